@@ -1,0 +1,48 @@
+"""Everything the core can ask for (closed union), and what a step gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopsup.core.model import Attention, Loop, PromptKind, Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give the agent the envelope or the reminder of this iteration, now. Not idempotent."""
+
+    stamp: Stamp
+    kind: PromptKind
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Show this attention event, put it in the status, start the hook (in this order)."""
+
+    attention: Attention
+
+
+Effect = HandOver | Announce
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a command or to a `loop_control` call. Not `ok`: refused, and nothing changed.
+
+    `message` is one sentence for a person (or, for a decision, for the model); `warnings` go beside it.
+    `usage`: refused because of its values, not because of the state.
+    """
+
+    ok: bool
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The loop after an event. To be journaled when `loop` differs from before, then performed."""
+
+    loop: Loop | None
+    effects: tuple[Effect, ...] = ()
+    reply: Reply | None = None

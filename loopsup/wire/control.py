@@ -1,0 +1,194 @@
+"""The control protocol: one JSON object a line over the session's Unix socket.
+
+A client sends one request and reads one response:
+
+    {"v":1,"verb":"pause","args":{}}
+    {"v":1,"ok":true,"message":"…","warnings":[],"status":{…status object…}}
+    {"v":1,"ok":false,"error":{"exit":4,"kind":"refused","message":"…"}}
+
+`follow` keeps the connection: after the response come lines until the session ends or the client leaves,
+each with exactly one of the keys
+
+    {"event":{…an object of events.jsonl…}}      also the live-only ones
+    {"status":{…status object…}}                 after every change of the loop
+    {"closed":"reason"}                          the last line when the session ends
+
+`follow` takes `{"since": seq}`: stored events after that sequence number are sent first, as far as the
+supervisor still has them in memory (`FOLLOW_BACKLOG`); a client reads older ones from the file. `wait` answers
+when the loop has left waiting, queued and running. Both count as a follower: the session stays open for them.
+
+Arguments by verb (all optional unless said):
+
+    ping status pause resume stop abort close wait
+    start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
+              maxIterations}), afterMs
+    update    policy with any subset of those keys
+    say       text (required), wait: bool
+    follow    since: int
+    answer    allow: bool (required), id
+
+A supervisor process reads one launch request (`Launch` below, one line) from standard input and answers with
+one response line on the descriptor it was given, once `first` has been carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopsup.errors import LoopsupError, UsageError, from_kind
+
+VERSION = 1
+MAX_OBJECTIVE = 1024 * 1024  # bytes of UTF-8 (L-05)
+MAX_LINE = 8 * MAX_OBJECTIVE  # an objective escaped by JSON grows at most sixfold; the rest is small
+ANSWER_TIMEOUT_S = 2.0  # a supervisor that does not answer a `status` within this is not responding
+FOLLOW_BACKLOG = 1000  # events kept in memory for a client that read the file a moment ago
+
+VERBS = frozenset(
+    {
+        "ping",
+        "status",
+        "start",
+        "pause",
+        "resume",
+        "stop",
+        "update",
+        "abort",
+        "wait",
+        "follow",
+        "say",
+        "answer",
+        "close",
+    }
+)
+AGENT_VERBS = frozenset({"ping", "status"})  # what a process below the agent may ask
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's request."""
+
+    verb: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer. `error` None: done."""
+
+    status: Mapping[str, Any] | None = None
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    error: LoopsupError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a new supervisor process shall serve.
+
+    `name`: the entry under `sessions/`. `open`: "new" (the folder was made by the launcher and holds
+    session.toml), or "reopen" (a folder with a journal). `first`: the command to carry out first; where it
+    fails on a new session, the supervisor removes the session again and ends. `keep`: stay after the loop ended.
+    """
+
+    name: str
+    open: str
+    first: Request | None
+    allow_all: bool = False
+    keep: bool = False
+
+
+def encode_request(request: Request) -> bytes:
+    return _line({"v": VERSION, "verb": request.verb, "args": dict(request.args)})
+
+
+def decode_request(line: bytes) -> Request:
+    """UsageError for anything that is not a request of this version."""
+    obj = _object(line)
+    verb, args = obj.get("verb"), obj.get("args", {})
+    if obj.get("v") != VERSION or not isinstance(verb, str) or not isinstance(args, dict):
+        raise UsageError("this is not a control request of version 1")
+    if verb not in VERBS:
+        raise UsageError(f"unknown control verb {verb!r}")
+    return Request(verb, args)
+
+
+def encode_response(response: Response) -> bytes:
+    if response.error is not None:
+        return _line({"v": VERSION, "ok": False, "error": error_object(response.error)})
+    return _line(
+        {
+            "v": VERSION,
+            "ok": True,
+            "message": response.message,
+            "warnings": list(response.warnings),
+            "status": response.status,
+        }
+    )
+
+
+def decode_response(line: bytes) -> Response:
+    """UsageError if the line is no response; an error response becomes the error it stands for."""
+    obj = _object(line)
+    if obj.get("ok") is True:
+        return Response(obj.get("status"), str(obj.get("message", "")), tuple(map(str, obj.get("warnings", ()))))
+    error = obj.get("error")
+    if obj.get("ok") is not False or not isinstance(error, dict):
+        raise UsageError("this is not a control response of version 1")
+    return Response(error=from_kind(str(error.get("kind")), str(error.get("message"))))
+
+
+def encode_launch(launch: Launch) -> bytes:
+    first = None if launch.first is None else {"verb": launch.first.verb, "args": dict(launch.first.args)}
+    return _line(
+        {
+            "v": VERSION,
+            "name": launch.name,
+            "open": launch.open,
+            "first": first,
+            "allowAll": launch.allow_all,
+            "keep": launch.keep,
+        }
+    )
+
+
+def decode_launch(line: bytes) -> Launch:
+    """UsageError for anything else."""
+    obj = _object(line)
+    first = obj.get("first")
+    try:
+        return Launch(
+            name=str(obj["name"]),
+            open=str(obj["open"]),
+            first=None if first is None else Request(str(first["verb"]), dict(first["args"])),
+            allow_all=bool(obj["allowAll"]),
+            keep=bool(obj["keep"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"this is not a launch request: {error}") from error
+
+
+def error_object(error: LoopsupError) -> dict[str, Any]:
+    """The JSON of an error, here and in `--json` output."""
+    return {"exit": error.exit, "kind": error.kind, "message": error.message}
+
+
+def follow_line(key: str, value: object) -> bytes:
+    """One line of a `follow` stream; `key` is "event", "status" or "closed"."""
+    return _line({key: value})
+
+
+def _line(obj: Mapping[str, Any]) -> bytes:
+    return json.dumps(obj, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        obj = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"not JSON: {error}") from error
+    if not isinstance(obj, dict):
+        raise UsageError("not a JSON object")
+    return obj
