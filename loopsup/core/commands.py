@@ -216,9 +216,7 @@ def _intend(loop: Loop, flight: Flight, intent: Intent | None) -> Loop:
 
 def _described(loop: Loop) -> str:
     paused = f", {loop.phase.reason}" if isinstance(loop.phase, Paused) else ""
-    return (
-        f"{loop.state}{paused}, {loop.iteration_count}/{loop.policy.max_iterations}, for {show(loop.policy.for_ms)}"
-    )
+    return f"{loop.state}{paused}, iteration {loop.iteration_count} of {loop.policy.max_iterations}"
 
 
 def _ended(loop: Loop) -> Step:
