@@ -1,0 +1,50 @@
+"""What loopsup knows about the demo agent before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from loopsup.errors import UsageError
+from loopsup.ports import Agent, AgentEvents, Capabilities, Conversation, Launch, NotFoundError
+from loopsup_demo import arguments
+from loopsup_demo.driver import DemoAgent
+
+CAPABILITIES = Capabilities(
+    abort=True,
+    native_tool=True,
+    terminate_on_tool=True,
+    turn_events=True,
+    resume=True,
+    process=True,
+)
+
+
+class DemoAdapter:
+    """See `loopsup.ports.Adapter`."""
+
+    name = "demo"
+    summary = "an agent without a model: looks at a status file or a command's exit status and decides from it"
+    capabilities = CAPABILITIES
+
+    def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
+        """It runs on the Python that runs loopsup: only a configured command can be wrong."""
+        if command is None:
+            return None
+        return f"the demo agent has no command of its own; remove '{command}' from [agents.demo] in the configuration"
+
+    def check_args(self, args: tuple[str, ...], cwd: Path) -> None:
+        try:
+            options = arguments.parse(args)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if options.script is not None and not (cwd / options.script).is_file():
+            raise UsageError(f"the script {options.script} is not a file")
+
+    def locate(self, ref: str, cwd: Path, env: Mapping[str, str]) -> Conversation:
+        raise NotFoundError(
+            f"the demo agent has no conversation '{ref}' to adopt: it keeps them inside the sessions of loopsup"
+        )
+
+    def agent(self, launch: Launch, events: AgentEvents) -> Agent:
+        return DemoAgent(launch, events)
