@@ -8,7 +8,7 @@ from pathlib import Path
 from loopsup.errors import UsageError
 from loopsup.ports import Agent, AgentEvents, Capabilities, Conversation, Launch, NotFoundError
 from loopsup_demo import arguments
-from loopsup_demo.driver import DemoAgent
+from loopsup_demo.driver import DemoAgent, no_command
 
 CAPABILITIES = Capabilities(
     abort=True,
@@ -28,10 +28,7 @@ class DemoAdapter:
     capabilities = CAPABILITIES
 
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
-        """It runs on the Python that runs loopsup: only a configured command can be wrong."""
-        if command is None:
-            return None
-        return f"the demo agent has no command of its own; remove '{command}' from [agents.demo] in the configuration"
+        return None if command is None else no_command(command)
 
     def check_args(self, args: tuple[str, ...], cwd: Path) -> None:
         try:

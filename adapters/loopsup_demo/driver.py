@@ -41,6 +41,11 @@ ROOT = Path(__file__).resolve().parent.parent
 LAST_WORDS = 500  # characters of standard error quoted when the process ends
 
 
+def no_command(command: str) -> str:
+    """The demo agent runs on the Python that runs loopsup: a configured command can only be a mistake."""
+    return f"the demo agent has no command of its own; remove '{command}' from [agents.demo] in the configuration"
+
+
 class DemoAgent:
     """See `loopsup.ports.Agent`."""
 
@@ -66,6 +71,8 @@ class DemoAgent:
 
     async def start(self) -> AgentStarted:
         launch = self._launch
+        if launch.command is not None:
+            raise AgentUnableError(no_command(launch.command))
         resume = launch.resume
         conversation = resume or Conversation(launch.session_id, None, launch.cwd)
         self._ready = asyncio.get_running_loop().create_future()
