@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permission
 from loopsup_pi.adapter import PiAdapter
 from loopsup_pi.agent import PiAgent
 from tests.support import toolchain
+from tests.support.model_server import ModelServer, Reply
 from tests.support.recording import Recording
 
+SCENARIO_S = 60.0  # one scenario takes two seconds
 SETTINGS: dict[str, Any] = {
     "defaultProvider": "fake",
     "defaultModel": "fake-1",
@@ -115,3 +118,12 @@ def stamped(text: str = "[iteration 1] look", iteration: int = 1) -> Prompt:
 def said(text: str) -> Prompt:
     """A message of the user's."""
     return Prompt(text, Origin.USER, "u1")
+
+
+def drive(
+    root: Path, script: list[Reply], scenario: Callable[[PiWorld, ModelServer], Awaitable[None]], **settings: Any
+) -> None:
+    """Run an async scenario with a Pi world and its model."""
+    with ModelServer(script) as server:
+        world = PiWorld(root, server.url, settings)
+        asyncio.run(asyncio.wait_for(scenario(world, server), SCENARIO_S))
