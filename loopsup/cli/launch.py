@@ -17,12 +17,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import loopsup
-from loopsup.cli.selection import Session
 from loopsup.clock import SystemClock
 from loopsup.errors import SupervisorGoneError
 from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_response, encode_launch
+
+if TYPE_CHECKING:
+    from loopsup.cli.selection import Session
 
 READY_TIMEOUT_S = 90.0  # an agent CLI may unpack itself at its first start; a slow disk gets the rest
 END_GRACE_S = 15.0  # for a child that is told to end: the whole ladder for its agent, and a little
