@@ -7,7 +7,6 @@ can be started here. Whatever is missing is exit 6 with the ways on; nothing has
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from loopsup import registry
 from loopsup.errors import AgentUnableError

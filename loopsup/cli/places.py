@@ -56,14 +56,14 @@ class Place:
 
 def find(order: Order, config: Config) -> Place:
     """The place for this order; nothing is made yet. Only under the lock of `sessions/`."""
-    name = order.name or os.environ.get(selection.VARIABLE) or None
+    name = selection.wanted_name(order.name)
     if order.continue_ref is not None:
         return _adopted(order, config, name)
     if name is not None:
         found = selection.lookup(name)
         return _new(order, config, name) if found is None else _existing(found, order)
     here = selection.of_directory(order.cwd)
-    taking = [session for session in here if session.candidate()]
+    taking = [session for session in here if session.alive() or _unfinished(session)]
     if len(taking) > 1:
         raise UsageError(f"several sessions are open here: {selection.listed(taking)}; name one with --session NAME")
     if taking:
@@ -75,7 +75,7 @@ def _existing(session: Session, order: Order) -> Place:
     loop = session.loop()
     if loop is not None and not loop.terminal:
         raise RefusedError(
-            f"session '{session.name}' has a loop already ({session.shown_state(loop)}); stop it first, "
+            f"session '{session.name}' has a loop already ({selection.described(loop)}); stop it first, "
             "or start a second session beside it with --session NAME"
         )
     identity = session.identity
@@ -84,7 +84,7 @@ def _existing(session: Session, order: Order) -> Place:
             f"session '{session.name}' is a conversation with '{identity.agent}', not with '{order.agent}'; "
             "start another one with --session NAME"
         )
-    if order.agent_args and order.agent_args != tuple(identity.args):
+    if order.agent_args and order.agent_args != identity.args:
         raise UsageError(
             f"the agent of session '{session.name}' keeps the arguments it was first started with; "
             "leave out what stands after --, or start another session with --session NAME"
@@ -99,6 +99,11 @@ def _existing(session: Session, order: Order) -> Place:
             f"close it first: loopsup close --session {session.name}"
         )
     return Place(How.LIVE, session)
+
+
+def _unfinished(session: Session) -> bool:
+    loop = session.loop()
+    return loop is not None and not loop.terminal
 
 
 def _new(order: Order, config: Config, name: str | None, *, closed: Session | None = None) -> Place:
@@ -122,7 +127,7 @@ def _adopted(order: Order, config: Config, name: str | None) -> Place:
         raise RefusedError(
             f"the conversation {conversation.id} belongs to {conversation.cwd}; go there to continue it"
         )
-    owner = selection.of_conversation(adapter.name, conversation)
+    owner = selection.of_conversation(adapter.name, conversation.id, conversation.file)
     if owner is None:
         if name is not None and selection.lookup(name) is not None:
             raise RefusedError(f"session '{name}' is another conversation; give --continue a new --session NAME")

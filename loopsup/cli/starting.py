@@ -18,7 +18,8 @@ from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
 from loopsup.errors import RefusedError
 from loopsup.store import config as configuration
-from loopsup.store import sessions
+from loopsup.store.home import find_home
+from loopsup.store.lock import creation_lock
 from loopsup.wire.control import Launch, Request, Response
 
 __all__ = ["Order", "detached", "foreground", "key_warnings"]
@@ -33,7 +34,7 @@ _KEY_LIKE = re.compile(
 def detached(order: Order) -> tuple[Session, Response]:
     """Give the order to a supervisor that outlives this process; its response once the loop is accepted."""
     request = _request(order)
-    with sessions.creation_lock():
+    with _creation_lock():
         place = _placed(order)
         assert place.session is not None
         if place.how is How.LIVE:
@@ -56,7 +57,7 @@ def foreground(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.shell.main import supervise
 
-    with sessions.creation_lock():
+    with _creation_lock():
         place = _placed(order)
     session = place.session
     assert session is not None
@@ -101,7 +102,13 @@ def _placed(order: Order) -> Place:
             adapter.name, adapter.capabilities, config.permissions, allow_all=order.allow_all
         )
     )
-    return place if place.how is How.REOPEN else making.make(place, order)
+    return place if place.how is How.REOPEN else making.make(place, order, config)
+
+
+def _creation_lock() -> contextlib.AbstractContextManager[None]:
+    home = find_home()
+    home.ensure()
+    return creation_lock(home.sessions)
 
 
 def _launch(place: Place, order: Order, request: Request, *, keep: bool = False) -> Launch:
