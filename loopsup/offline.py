@@ -183,16 +183,19 @@ def _reason(loop: Loop) -> object:
 def _start_hook(session: Session, event: dict[str, Any]) -> None:
     """Start the attention hook, if there is one, and leave it to itself."""
     from loopsup.cli.common import note
-    from loopsup.store import config
+    from loopsup.store.hooks import find_hook
 
-    try:
-        on_attention = config.load().on_attention
-        if on_attention:
-            from loopsup.shell.hook import spawn_detached
+    hook = find_hook()
+    problem = hook.problem
+    if hook.path is not None and problem is None:
+        from loopsup.shell.hook import spawn_detached
 
-            spawn_detached(session.folder, on_attention, event)
-    except (OSError, LoopsupError) as error:  # the outcome stands, whatever becomes of the hook
-        note(f"warning: the attention hook could not be started: {error}")
+        try:
+            spawn_detached(session.folder, hook.path, event)
+        except OSError as error:
+            problem = f"{hook.path}: {error.strerror}"
+    if problem is not None:  # the outcome stands, whatever becomes of the hook
+        note(f"warning: the attention hook was not started: {problem}")
 
 
 def _facts(session: Session, *, alive: bool, problem: str | None) -> SessionFacts:

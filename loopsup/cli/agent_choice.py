@@ -7,11 +7,13 @@ can be started here. Whatever is missing is exit 6 with the ways on; nothing has
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from loopsup import registry
 from loopsup.errors import AgentUnableError
-from loopsup.ports import Adapter, Capabilities, Permissions
-from loopsup.store.config import Config
+from loopsup.ports import Adapter, Capabilities
+from loopsup.store.config import Config, PermissionConfig, config_path
+from loopsup.store.envfile import load_env_file
 
 PREFERRED = ("pi", "copilot")
 
@@ -31,7 +33,7 @@ def choose(named: str | None, config: Config) -> Adapter:
     raise AgentUnableError(
         f"no agent found: neither of {' and '.join(PREFERRED)} can be started here; install one of them, "
         f"or name another with --agent (installed: {', '.join(registry.names()) or 'none'}), "
-        f"or set default_agent in {config.path}"
+        f"or set default_agent in {config_path()}"
     )
 
 
@@ -41,7 +43,7 @@ def require(adapter: Adapter, config: Config) -> None:
         raise AgentUnableError(missing)
 
 
-def check_permissions(name: str, can: Capabilities, wanted: Permissions, *, allow_all: bool) -> list[str]:
+def check_permissions(name: str, can: Capabilities, wanted: PermissionConfig, *, allow_all: bool) -> list[str]:
     """Warnings of a `start`; AgentUnableError where a denial could not be enforced."""
     denies = wanted.mode == "deny" or bool(wanted.deny)
     if denies and not allow_all and not can.permissions and not can.deny_tools:
@@ -54,5 +56,11 @@ def check_permissions(name: str, can: Capabilities, wanted: Permissions, *, allo
     return [f"agent '{name}' does not ask before it runs a tool: tools run unasked"]
 
 
+def environment(name: str, config: Config) -> dict[str, str]:
+    """What the agent will run in: this shell's environment plus its env_file."""
+    env_file = config.agent(name).env_file
+    return {**os.environ, **(load_env_file(Path(env_file).expanduser()) if env_file else {})}
+
+
 def _missing(adapter: Adapter, config: Config) -> str | None:
-    return adapter.missing(config.command(adapter.name), os.environ)
+    return adapter.missing(config.agent(adapter.name).command, environment(adapter.name, config))

@@ -15,6 +15,7 @@ ALLOW, DENY = "allow", "deny"
 
 
 def answer(
+    *,
     verdict: Annotated[str, typer.Argument(metavar="allow|deny")],
     question: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     session: SessionOption = None,

@@ -15,9 +15,9 @@ def record(error: Exception) -> str:
     what = f"internal error ({type(error).__name__})"
     text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
     with contextlib.suppress(Exception):
-        from loopsup.store import home
+        from loopsup.store.home import find_home
 
-        path = home.home() / LOG_NAME
+        path = find_home().root / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)

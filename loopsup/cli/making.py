@@ -30,7 +30,7 @@ def make(place: Place, order: Order, config: Config) -> Place:
         cwd=os.fspath(order.cwd),
         socket=os.fspath(home.new_socket()),
         created=SystemClock().now().wall,
-        command=config.command(place.adapter.name),
+        command=config.agent(place.adapter.name).command,
         args=order.agent_args,
         allow_all=order.allow_all,
     )

@@ -6,7 +6,6 @@ a closed session whose loop has ended is never picked without its name, its end 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -122,7 +121,7 @@ def _adopted(order: Order, config: Config, name: str | None) -> Place:
     assert order.continue_ref is not None
     adapter = agent_choice.choose(order.agent, config)
     adapter.check_args(order.agent_args, order.cwd)
-    conversation = adapter.locate(order.continue_ref, order.cwd, os.environ)
+    conversation = adapter.locate(order.continue_ref, order.cwd, agent_choice.environment(adapter.name, config))
     if conversation.cwd.resolve() != order.cwd.resolve():
         raise RefusedError(
             f"the conversation {conversation.id} belongs to {conversation.cwd}; go there to continue it"

@@ -17,6 +17,7 @@ from loopsup.wire.control import MAX_OBJECTIVE, Request, Response
 
 
 def say(
+    *,
     words: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the message has been dealt with.")] = False,
     timeout: TimeoutOption = None,

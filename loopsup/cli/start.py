@@ -34,6 +34,7 @@ from loopsup.wire.control import Response
 
 def start(
     ctx: typer.Context,
+    *,
     words: Annotated[list[str] | None, typer.Argument(metavar="OBJECTIVE [-- AGENT ARGS…]")] = None,
     every: EveryOption = None,
     after: AfterOption = None,

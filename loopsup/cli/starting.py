@@ -17,7 +17,7 @@ from loopsup.cli.common import show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
 from loopsup.errors import RefusedError
-from loopsup.store import config as configuration
+from loopsup.store.config import load_config
 from loopsup.store.home import find_home
 from loopsup.store.lock import creation_lock
 from loopsup.wire.control import Launch, Request, Response
@@ -89,7 +89,7 @@ def key_warnings(args: Iterable[str]) -> list[str]:
 
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
-    config = configuration.load()
+    config = load_config()
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place

@@ -22,6 +22,7 @@ from loopsup.wire.control import Request
 
 
 def update(
+    *,
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     every: EveryOption = None,
     for_: ForOption = None,
