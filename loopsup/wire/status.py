@@ -1,0 +1,213 @@
+"""The object of `status --json`, and the rule that it never claims more than somebody can do.
+
+Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. For a dead one the
+caller shows `without_owner(loop)` instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loopsup.core.model import (
+    Completed,
+    Decision,
+    Failed,
+    Fixed,
+    Intent,
+    Loop,
+    Moment,
+    Paused,
+    PauseReason,
+    Policy,
+    Queued,
+    Running,
+    State,
+    Stopped,
+    Waiting,
+)
+from loopsup.wire.attention import AttentionSession, attention_object
+from loopsup.wire.times import instant
+
+VERSION = 1
+LATE_MS = 5_000  # a wake this much overdue and not handed over is told
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What status says of the session itself. `id`: loopsup's; `agent_session_id`: the agent's, None if unknown."""
+
+    name: str
+    id: str
+    agent: str
+    agent_session_id: str | None
+    file: str | None
+    cwd: str
+    alive: bool
+    responding: bool
+    pid: int | None
+    clients: int = 0
+    problem: str | None = None
+
+    def for_attention(self) -> AttentionSession:
+        """The session of an attention event: the agent's own id where it has one."""
+        return AttentionSession(self.agent_session_id or self.id, self.file, self.cwd)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingQuestion:
+    """A question of the agent nobody has answered yet; wall instants in milliseconds."""
+
+    id: str
+    kind: str
+    tool: str
+    text: str
+    since: int
+    expires_at: int
+
+
+def status_object(
+    session: SessionFacts,
+    loop: Loop | None,
+    now: Moment,
+    *,
+    turns: int = 0,
+    question: PendingQuestion | None = None,
+) -> dict[str, Any]:
+    """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
+    return {
+        "version": VERSION,
+        "session": _session(session),
+        "loop": None if loop is None else _loop(session, loop, now, turns, question),
+    }
+
+
+def without_owner(loop: Loop | None) -> Loop | None:
+    """The loop as it truly stands when its supervisor died without closing: nothing fires it."""
+    if loop is None:
+        return None
+    match loop.phase:
+        case Waiting(due):
+            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=due.wall))
+        case Queued(due_at):
+            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=due_at))
+        case Running(flight):
+            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=flight.due_at, flight=flight))
+        case Paused() | Completed() | Failed() | Stopped():
+            return loop
+
+
+def _session(session: SessionFacts) -> dict[str, Any]:
+    return {
+        "name": session.name,
+        "id": session.id,
+        "agent": session.agent,
+        "agentSessionId": session.agent_session_id,
+        "file": session.file,
+        "cwd": session.cwd,
+        "supervisor": {"alive": session.alive, "responding": session.responding, "pid": session.pid},
+        "clients": session.clients,
+        "problem": session.problem,
+    }
+
+
+def _loop(
+    session: SessionFacts, loop: Loop, now: Moment, turns: int, question: PendingQuestion | None
+) -> dict[str, Any]:
+    policy = loop.policy
+    at = _reading(loop, now)
+    due = next_due_at(loop)
+    attention = loop.last_attention
+    return {
+        "id": loop.id,
+        "objective": loop.objective,
+        "state": loop.state.value,
+        "pauseReason": loop.phase.reason.value if isinstance(loop.phase, Paused) else None,
+        "intent": _intent(loop),
+        "late": is_late(loop, now),
+        "iterationCount": loop.iteration_count,
+        "maxIterations": policy.max_iterations,
+        "protocolRetryCount": loop.protocol_retry_count,
+        "promptsSent": loop.prompts_sent,
+        "llmCalls": loop.llm_calls + turns,
+        "rhythm": _rhythm(policy),
+        "minDelayMs": policy.min_delay_ms,
+        "maxDelayMs": policy.max_delay_ms,
+        "forMs": policy.for_ms,
+        "startedAt": instant(loop.started_at),
+        "deadlineAt": instant(loop.deadline_at),
+        "calendarElapsedMs": max(0, at - loop.started_at),
+        "deadlineRemainingMs": max(0, loop.deadline_at - at),
+        "nextDueAt": None if due is None else instant(due),
+        "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
+        "question": None if question is None else _question(question),
+        "recovery": None,
+        "lastAttention": (
+            None if attention is None else attention_object(attention, loop.objective, session.for_attention())
+        ),
+    }
+
+
+def next_due_at(loop: Loop) -> int | None:
+    """The wall instant of the next wake, None where none will come before the deadline."""
+    match loop.phase:
+        case Waiting(due):
+            wake = due.wall
+        case Queued(due_at):
+            wake = due_at
+        case _:
+            return None
+    return wake if wake < loop.deadline_at else None
+
+
+def is_late(loop: Loop, now: Moment) -> bool:
+    """The wake is overdue and was not handed over."""
+    due = next_due_at(loop)
+    return loop.state in (State.WAITING, State.QUEUED) and due is not None and now.wall - due > LATE_MS
+
+
+def _reading(loop: Loop, now: Moment) -> int:
+    """The instant elapsed and remaining are taken at: an ended loop's clock stands."""
+    match loop.phase:
+        case Completed(ended_at) | Failed(ended_at) | Stopped(ended_at):
+            return ended_at
+        case _:
+            return now.wall
+
+
+def _intent(loop: Loop) -> str | None:
+    match None if loop.flight is None else loop.flight.intent:
+        case None:
+            return None
+        case Intent.STOP:
+            return Intent.STOP.value
+        case Intent.PAUSE | Intent.FORK:
+            return Intent.PAUSE.value
+
+
+def _rhythm(policy: Policy) -> dict[str, Any]:
+    if isinstance(policy.rhythm, Fixed):
+        return {"kind": "fixed", "everyMs": policy.rhythm.every_ms}
+    return {"kind": "auto", "minDelayMs": policy.min_delay_ms, "maxDelayMs": policy.max_delay_ms}
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": decision.verb.value,
+        "summary": decision.summary,
+        "evidence": decision.evidence,
+        "nextDelayMs": decision.next_delay_ms,
+        "iteration": decision.iteration,
+        "at": instant(decision.at),
+    }
+
+
+def _question(question: PendingQuestion) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "tool": question.tool,
+        "text": question.text,
+        "since": instant(question.since),
+        "expiresAt": instant(question.expires_at),
+    }

@@ -1,0 +1,203 @@
+"""The status object in every state and pause reason; the truth rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopsup.core.model import (
+    Attention,
+    AttentionStatus,
+    Auto,
+    Completed,
+    Decision,
+    Delivery,
+    Failed,
+    Fixed,
+    Flight,
+    Intent,
+    Loop,
+    Moment,
+    Paused,
+    PauseReason,
+    Phase,
+    Policy,
+    PromptKind,
+    Queued,
+    Running,
+    Stopped,
+    Verb,
+    Waiting,
+)
+from loopsup.wire.attention import attention_object
+from loopsup.wire.status import PendingQuestion, SessionFacts, status_object, without_owner
+
+T0 = 1_791_590_400_000
+MIN = 60_000
+NOW = Moment(T0 + 5 * MIN, 0)
+DUE = Moment(T0 + 10 * MIN, 9)
+SESSION = SessionFacts("work", "s1", "demo", "a1", "/s/a1.jsonl", "/work", True, True, 42, 1, None)
+LOOP = Loop("l1", "look", Policy(Fixed(10 * MIN)), T0, Waiting(DUE), 3, 1, 4, 9)
+FLIGHT = Flight(3, 5, PromptKind.ITERATION, Delivery.ACCEPTED, Fixed(10 * MIN), MIN, 60 * MIN, T0 + 4 * MIN)
+
+
+def loop_of(loop: Loop, now: Moment = NOW, **live: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = status_object(SESSION, loop, now, **live)["loop"]
+    return shown
+
+
+def with_phase(phase: Phase) -> Loop:
+    return replace(LOOP, phase=phase)
+
+
+def test_the_whole_object() -> None:
+    attention = Attention(AttentionStatus.BLOCKED, "s", "agent", "t", 2, 50, 1, 1, 2, T0, T0)
+    loop = replace(LOOP, last_decision=Decision(Verb.CONTINUE, "s", "e", None, 3, T0 + MIN), last_attention=attention)
+    question = PendingQuestion("q1", "permission", "bash", "rm?", T0, T0 + 5 * MIN)
+    assert status_object(SESSION, loop, NOW, turns=2, question=question) == {
+        "version": 1,
+        "session": {
+            "name": "work",
+            "id": "s1",
+            "agent": "demo",
+            "agentSessionId": "a1",
+            "file": "/s/a1.jsonl",
+            "cwd": "/work",
+            "supervisor": {"alive": True, "responding": True, "pid": 42},
+            "clients": 1,
+            "problem": None,
+        },
+        "loop": {
+            "id": "l1",
+            "objective": "look",
+            "state": "waiting",
+            "pauseReason": None,
+            "intent": None,
+            "late": False,
+            "iterationCount": 3,
+            "maxIterations": 50,
+            "protocolRetryCount": 1,
+            "promptsSent": 4,
+            "llmCalls": 11,
+            "rhythm": {"kind": "fixed", "everyMs": 600_000},
+            "minDelayMs": 60_000,
+            "maxDelayMs": 86_400_000,
+            "forMs": 86_400_000,
+            "startedAt": "2026-10-10T00:00:00.000Z",
+            "deadlineAt": "2026-10-11T00:00:00.000Z",
+            "calendarElapsedMs": 300_000,
+            "deadlineRemainingMs": 86_100_000,
+            "nextDueAt": "2026-10-10T00:10:00.000Z",
+            "lastDecision": {
+                "decision": "continue",
+                "summary": "s",
+                "evidence": "e",
+                "nextDelayMs": None,
+                "iteration": 3,
+                "at": "2026-10-10T00:01:00.000Z",
+            },
+            "question": {
+                "id": "q1",
+                "kind": "permission",
+                "tool": "bash",
+                "text": "rm?",
+                "since": "2026-10-10T00:00:00.000Z",
+                "expiresAt": "2026-10-10T00:05:00.000Z",
+            },
+            "recovery": None,
+            "lastAttention": attention_object(attention, "look", SESSION.for_attention()),
+        },
+    }
+
+
+def test_no_loop_is_null() -> None:
+    assert status_object(SESSION, None, NOW)["loop"] is None
+
+
+def test_the_auto_rhythm_shows_its_range() -> None:
+    assert loop_of(replace(LOOP, policy=Policy(Auto(), MIN, 2 * MIN)))["rhythm"] == {
+        "kind": "auto",
+        "minDelayMs": 60_000,
+        "maxDelayMs": 120_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "pause_reason", "due"),
+    [
+        (Waiting(DUE), "waiting", None, "2026-10-10T00:10:00.000Z"),
+        (Queued(T0 + 4 * MIN), "queued", None, "2026-10-10T00:04:00.000Z"),
+        (Running(FLIGHT), "running", None, None),
+        (Completed(T0 + MIN), "completed", None, None),
+        (Failed(T0 + MIN), "failed", None, None),
+        (Stopped(T0 + MIN), "stopped", None, None),
+        *[(Paused(reason, T0 + 10 * MIN), "paused", reason.value, None) for reason in PauseReason],
+    ],
+)
+def test_states_and_pause_reasons(phase: Phase, state: str, pause_reason: str | None, due: str | None) -> None:
+    shown = loop_of(with_phase(phase))
+    assert (shown["state"], shown["pauseReason"], shown["nextDueAt"]) == (state, pause_reason, due)
+
+
+@pytest.mark.parametrize("phase", [Waiting(Moment(T0 + 86_400_000, 0)), Queued(T0 + 86_400_001)])
+def test_a_wake_at_the_deadline_or_later_is_none(phase: Phase) -> None:
+    shown = loop_of(with_phase(phase), Moment(T0 + 86_500_000, 0))
+    assert (shown["nextDueAt"], shown["late"], shown["deadlineRemainingMs"]) == (None, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "behind_ms", "late"),
+    [
+        (Waiting(DUE), 5000, False),
+        (Waiting(DUE), 5001, True),
+        (Queued(DUE.wall), 5001, True),
+        (Running(replace(FLIGHT, due_at=DUE.wall)), 60_000, False),
+        (Paused(PauseReason.USER, DUE.wall), 60_000, False),
+    ],
+)
+def test_late_is_more_than_five_seconds_without_hand_over(phase: Phase, behind_ms: int, late: bool) -> None:
+    assert loop_of(with_phase(phase), Moment(DUE.wall + behind_ms, 0))["late"] is late
+
+
+@pytest.mark.parametrize(
+    ("intent", "shown"), [(None, None), (Intent.PAUSE, "pause"), (Intent.FORK, "pause"), (Intent.STOP, "stop")]
+)
+def test_intent(intent: Intent | None, shown: str | None) -> None:
+    assert loop_of(with_phase(Running(replace(FLIGHT, intent=intent))))["intent"] == shown
+
+
+@pytest.mark.parametrize("phase", [Completed(T0 + MIN), Failed(T0 + MIN), Stopped(T0 + MIN)])
+def test_the_clock_of_an_ended_loop_stands(phase: Phase) -> None:
+    shown = loop_of(with_phase(phase), Moment(T0 + 10**9, 0))
+    assert (shown["calendarElapsedMs"], shown["deadlineRemainingMs"]) == (60_000, 86_340_000)
+
+
+def test_a_clock_set_back_gives_no_negative_time() -> None:
+    shown = loop_of(LOOP, Moment(T0 - 10**9, 0))
+    assert (shown["calendarElapsedMs"], shown["deadlineRemainingMs"]) == (0, 86_400_000 + 10**9)
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [
+        (Waiting(DUE), Paused(PauseReason.SUPERVISOR_LOST, DUE.wall)),
+        (Queued(T0 + 1), Paused(PauseReason.SUPERVISOR_LOST, T0 + 1)),
+        (Running(FLIGHT), Paused(PauseReason.SUPERVISOR_LOST, FLIGHT.due_at, FLIGHT)),
+        *[(Paused(reason, 5), Paused(reason, 5)) for reason in PauseReason],
+        (Completed(5), Completed(5)),
+        (Failed(5), Failed(5)),
+        (Stopped(5), Stopped(5)),
+    ],
+)
+def test_without_an_owner_nothing_is_active(phase: Phase, after: Phase) -> None:
+    assert without_owner(with_phase(phase)) == with_phase(after)
+
+
+def test_without_an_owner_no_loop_stays_none() -> None:
+    assert without_owner(None) is None
+
+
+def test_an_agent_without_an_id_is_named_by_the_session() -> None:
+    assert replace(SESSION, agent_session_id=None, file=None).for_attention().id == "s1"
