@@ -30,13 +30,13 @@ class Reply:
     """The answer to a command or to a `loop_control` call. Not `ok`: refused, and nothing changed.
 
     `message` is one sentence for a person (or, for a decision, for the model); `warnings` go beside it.
-    `usage`: refused because of its values, not because of the state.
+    `kind` of a refusal: "refused" by the state, "usage" because of its values, "not_found": there is no loop.
     """
 
     ok: bool
     message: str = ""
     warnings: tuple[str, ...] = ()
-    usage: bool = False
+    kind: str = "refused"
 
 
 @dataclass(frozen=True, slots=True)
