@@ -80,8 +80,9 @@ def _turn_end(_event: Event, data: Event, page: _Page) -> str | None:
     if reason == "length":
         return f"{INDENT}(the answer was cut off at the model's length limit)"
     if reason == "error":
-        error = data.get("error") or {}
-        return f"{INDENT}(model error) {one_line(error.get('message', error), page.width - 16)}"
+        error = data.get("error") or "no reason given"
+        text = error.get("message", error) if isinstance(error, Mapping) else error
+        return f"{INDENT}(model error) {one_line(text, page.width - 16)}"
     return None
 
 

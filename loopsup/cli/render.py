@@ -24,7 +24,7 @@ from loopsup.wire.times import parse_instant
 
 INDENT = "  "
 MIN_WIDTH = 20  # below this a terminal shows nothing readable anyway; a width of 0 means "unknown"
-DEFAULT_WIDTH = 80
+UNCUT = 2000  # columns for a file or a pipe: somebody may search it, and no line gets absurd
 
 # C0, DEL and C1; the bidirectional marks, overrides and isolates; line and paragraph separators; invisible
 # joiners, annotations and tags; lone surrogates (no terminal encoding has them). U+200C and U+200D stay:
@@ -56,9 +56,14 @@ def safe(text: object, *, multiline: bool = False) -> str:
 def one_line(text: object, width: int) -> str:
     """`text` made safe, on one line, runs of white space as one space, cut to `width` columns with `…`."""
     # Far more characters than columns cannot be needed; the cut keeps huge texts cheap.
-    head = str(text)[: 16 * max(width, 1)]
-    line = safe(" ".join(head.split()))
-    if columns(line) <= width and len(head) == len(str(text)):
+    whole = str(text)
+    head = whole[: 16 * max(width, 1)]
+    return fit(safe(" ".join(head.split())), width, more=len(head) < len(whole))
+
+
+def fit(line: str, width: int, *, more: bool = False) -> str:
+    """A safe line cut to `width` columns with `…`. `more`: it goes on after what is given."""
+    if columns(line) <= width and not more:
         return line
     kept, used = [], 0
     for char in line:
@@ -85,8 +90,8 @@ def indent(text: object, prefix: str = INDENT) -> str:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal (or $COLUMNS), never less than `MIN_WIDTH`."""
-    return max(MIN_WIDTH, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns)
+    """Columns of the terminal (or $COLUMNS), never less than `MIN_WIDTH`; `UNCUT` where there is none."""
+    return max(MIN_WIDTH, shutil.get_terminal_size((UNCUT, 24)).columns)
 
 
 def colour_wanted(stream: TextIO, env: Mapping[str, str] = os.environ) -> bool:

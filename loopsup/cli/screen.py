@@ -28,6 +28,10 @@ class Sink(Protocol):
 
     def status(self, status: Mapping[str, Any]) -> None: ...
 
+    def maximum(self, iterations: int) -> None:
+        """The loop's maximum, for the lines of its iterations."""
+        ...
+
     def say(self, text: str) -> None:
         """A sentence of ours."""
         ...
@@ -40,16 +44,21 @@ class Sink(Protocol):
 class JsonLines:
     """Events as JSON lines on standard output; sentences on standard error."""
 
-    def __init__(self, stream: TextIO | None = None, errors: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, errors: TextIO | None = None, *, flush: bool = True) -> None:
+        self._flush = flush
         self._out = sys.stdout if stream is None else stream
         self._err = sys.stderr if errors is None else errors
 
     def event(self, event: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(event, ensure_ascii=True, separators=(",", ":")) + "\n")
-        self._out.flush()
+        if self._flush:
+            self._out.flush()
 
     def status(self, status: Mapping[str, Any]) -> None:
         """Not an event; the caller has the last one."""
+
+    def maximum(self, iterations: int) -> None:
+        """Events carry no more than they are stored with."""
 
     def say(self, text: str) -> None:
         render.write(f"loopsup: {render.safe(text)}", stream=self._err, flush=True)
@@ -59,7 +68,7 @@ class JsonLines:
 
 
 class Screen:
-    """Events for people."""
+    """Events for people. `flush`: each at once, for somebody who watches."""
 
     def __init__(
         self,
@@ -68,7 +77,9 @@ class Screen:
         colour: bool | None = None,
         width: int | None = None,
         zone: tzinfo | None = None,
+        flush: bool = True,
     ) -> None:
+        self._flush = flush
         self._out = sys.stdout if stream is None else stream
         self._colour = render.colour_wanted(self._out) if colour is None else colour
         self._width = width
@@ -108,17 +119,20 @@ class Screen:
             colour = "dim" if loop["state"] in ACTIVE else "bold"
             self._print(render.safe(headline(loop, render.now_ms(), self._zone), multiline=True), colour)
 
+    def maximum(self, iterations: int) -> None:
+        self._max = iterations
+
     def say(self, text: str) -> None:
         self._print(render.safe(text, multiline=True), None)
 
     def finish(self) -> None:
         if self._line_open:
             self._line_open = False
-            render.write("", stream=self._out, flush=True)
+            render.write("", stream=self._out, flush=self._flush)
 
     def _print(self, text: str, colour: str | None) -> None:
         self.finish()
-        render.write(render.paint(text, colour, self._colour), stream=self._out, flush=True)
+        render.write(render.paint(text, colour, self._colour), stream=self._out, flush=self._flush)
 
     def _stream(self, event: Mapping[str, Any]) -> None:
         raw = str((event.get("data") or {}).get("text", ""))
