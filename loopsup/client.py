@@ -33,6 +33,14 @@ _SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer"})
 _ENDLESS = frozenset({"wait", "follow"})
 
 
+class UnreachableError(SupervisorGoneError):
+    """Nobody answered at all: the request was certainly not carried out, and may be tried another way."""
+
+
+class NoAnswerError(SupervisorGoneError):
+    """The request was sent and time ran out: nobody can say yet what becomes of it."""
+
+
 class Connection:
     """One connection to a supervisor. A context manager."""
 
@@ -46,7 +54,7 @@ class Connection:
             _check_peer(self._socket)
         except OSError as error:
             self._socket.close()
-            raise SupervisorGoneError(f"the supervisor does not answer at {path}: {_reason(error)}") from error
+            raise UnreachableError(f"the supervisor does not answer at {path}: {_reason(error)}") from error
         except BaseException:
             self._socket.close()
             raise
@@ -98,7 +106,7 @@ class Connection:
         try:
             line = self.read_line(timeout_s)
         except TimeoutError as error:
-            raise SupervisorGoneError(f"the supervisor did not answer within {timeout_s:g} s") from error
+            raise NoAnswerError(f"the supervisor did not answer within {timeout_s:g} s") from error
         if line is None:
             raise SupervisorGoneError("the supervisor went away before it answered")
         response = decode_response(line)
@@ -120,7 +128,8 @@ class Connection:
 def request(path: Path, what: Request, timeout_s: float | None = None) -> Response:
     """Ask the supervisor at `path`. `timeout_s` None: what this verb may take (for ever for `wait`).
 
-    SupervisorGoneError: nobody there or no answer; any other LoopsupError: the supervisor's refusal.
+    UnreachableError: nobody there, nothing sent. SupervisorGoneError: it went away before it answered.
+    Any other LoopsupError: the supervisor's refusal.
     """
     if what.verb not in ("ping", "status"):
         ping(path)
@@ -130,10 +139,13 @@ def request(path: Path, what: Request, timeout_s: float | None = None) -> Respon
 
 
 def ping(path: Path) -> None:
-    """SupervisorGoneError unless the supervisor answers at once."""
-    with Connection(path) as connection:
-        connection.send(Request("ping"))
-        connection.response(ANSWER_TIMEOUT_S)
+    """UnreachableError unless the supervisor answers at once."""
+    try:
+        with Connection(path) as connection:
+            connection.send(Request("ping"))
+            connection.response(ANSWER_TIMEOUT_S)
+    except SupervisorGoneError as error:
+        raise UnreachableError(error.message) from error
 
 
 def follow(path: Path, since: int | None = None) -> Iterator[dict[str, Any]]:
@@ -166,7 +178,7 @@ def _check_owner(path: Path) -> None:
     try:
         found = path.lstat()
     except OSError as error:
-        raise SupervisorGoneError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
+        raise UnreachableError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
         raise RefusedError(f"{path} is not a socket of this user; nothing was sent to it, remove it and try again")
 

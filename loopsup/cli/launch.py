@@ -15,26 +15,87 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import loopsup
+from loopsup.clock import SystemClock
 from loopsup.errors import SupervisorGoneError
-from loopsup.wire.control import MAX_LINE, Launch, Response, decode_response, encode_launch
+from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_response, encode_launch
+
+if TYPE_CHECKING:
+    from loopsup.cli.selection import Session
 
 READY_TIMEOUT_S = 90.0  # an agent CLI may unpack itself at its first start; a slow disk gets the rest
 END_GRACE_S = 15.0  # for a child that is told to end: the whole ladder for its agent, and a little
+OWNED_TIMEOUT_S = 5.0  # taking the lock is the first thing a supervisor does; importing Python is most of it
+OWNED_POLL_S = 0.02  # short against the start of an interpreter
+LOG_TAIL = 4 * 1024  # bytes: the last line of a traceback is within them
 LOG_NAME = "supervisor.log"
 CHUNK = 64 * 1024
 
 
-def spawn(
-    launch: Launch, folder: Path, *, timeout_s: float = READY_TIMEOUT_S, command: tuple[str, ...] | None = None
-) -> Response:
-    """Start a supervisor for the session in `folder` and wait for its answer; its error is raised.
+class Starting:
+    """A supervisor on its way up. Ends with `answer`; whoever gives up before calls `end`."""
 
-    `command`: the executable and its arguments instead of our own (for tests).
-    """
+    def __init__(self, child: subprocess.Popen[bytes], reading: int, log: Path) -> None:
+        self._child, self._reading, self._log = child, reading, log
+
+    def until_owned(self, owned: Callable[[], bool], timeout_s: float = OWNED_TIMEOUT_S) -> None:
+        """Return when it holds its session's lock, or has answered or ended, or time is up."""
+        clock = SystemClock()
+        give_up = clock.now().mono + int(timeout_s * 1000)
+        while not owned() and clock.now().mono < give_up:
+            if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
+                return
+
+    def answer(self, timeout_s: float = READY_TIMEOUT_S) -> Response:
+        """Its response to what it was started for. An error is raised, and then no process is left."""
+        try:
+            response = self._first_answer(timeout_s)
+        except BaseException:  # also Ctrl-C
+            self.end()
+            raise
+        self._child.returncode = 0  # it is meant to outlive us: no "still running" warning, no waiting
+        os.close(self._reading)
+        return response
+
+    def end(self) -> None:
+        """It closes its session on TERM; KILL is for one that does not."""
+        os.close(self._reading)
+        try:
+            self._child.send_signal(signal.SIGTERM)
+            self._child.wait(timeout=END_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def _first_answer(self, timeout_s: float) -> Response:
+        line = _read_line(self._reading, timeout_s)
+        if line is None:
+            raise SupervisorGoneError(f"the supervisor was not ready within {timeout_s:g} s and has been ended")
+        if not line:
+            raise SupervisorGoneError(f"the supervisor ended before it was ready{self._how()}")
+        response = decode_response(line)
+        if response.error is not None:
+            raise response.error
+        return response
+
+    def _how(self) -> str:
+        """Its exit status and the last line it wrote."""
+        how = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            how = f" (exit status {self._child.wait(timeout=1)})"
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            log.seek(max(0, self._log.stat().st_size - LOG_TAIL))
+            lines = log.read().decode("utf-8", "replace").strip().split("\n")
+            how += f": {lines[-1]}" if lines[-1] else ""
+        return how
+
+
+def begin(launch: Launch, folder: Path, *, command: tuple[str, ...] | None = None) -> Starting:
+    """Start a supervisor for the session in `folder`. `command`: the executable instead of our own (for tests)."""
     log = _open_log(folder / LOG_NAME)
     reading, writing = os.pipe()
     try:
@@ -56,15 +117,13 @@ def spawn(
     finally:
         os.close(writing)
         os.close(log)
-    try:
-        response = _first_answer(child, reading, folder / LOG_NAME, timeout_s)
-    except BaseException:
-        _end(child)
-        raise
-    finally:
-        os.close(reading)
-    child.returncode = 0  # it is meant to outlive us: no "still running" warning, no waiting
-    return response
+    return Starting(child, reading, folder / LOG_NAME)
+
+
+def reopen(session: Session, first: Request | None, *, allow_all: bool = False) -> Response:
+    """Start a supervisor that resumes the conversation of a session that has none."""
+    launch = Launch(session.name, "reopen", first, allow_all=allow_all)
+    return begin(launch, session.folder).answer()
 
 
 def own_command() -> tuple[str, ...]:
@@ -95,24 +154,8 @@ def _open_log(path: Path) -> int:
         ) from error
 
 
-def _first_answer(child: subprocess.Popen[bytes], reading: int, log: Path, timeout_s: float) -> Response:
-    line = _read_line(reading, timeout_s)
-    if line is None:
-        raise SupervisorGoneError(
-            f"the supervisor was not ready within {timeout_s:g} s and has been ended; {log} may say why"
-        )
-    if not line:
-        raise SupervisorGoneError(f"the supervisor ended before it was ready{_how(child)}; {log} may say why")
-    response = decode_response(line)
-    if response.error is not None:
-        raise response.error
-    return response
-
-
 def _read_line(reading: int, timeout_s: float) -> bytes | None:
     """The line; empty if the other end closed without one; None if time ran out."""
-    from loopsup.clock import SystemClock
-
     clock = SystemClock()
     deadline = clock.now().mono + int(timeout_s * 1000)
     data = bytearray()
@@ -125,19 +168,3 @@ def _read_line(reading: int, timeout_s: float) -> bytes | None:
             return b""
         data += chunk
     return bytes(data)
-
-
-def _how(child: subprocess.Popen[bytes]) -> str:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return f" (exit status {child.wait(timeout=1)})"
-    return ""
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """It closes its session on TERM; KILL is for one that does not."""
-    try:
-        child.send_signal(signal.SIGTERM)
-        child.wait(timeout=END_GRACE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
