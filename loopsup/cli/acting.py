@@ -1,0 +1,91 @@
+"""How a verb reaches its session: over the socket while a supervisor lives, else another way.
+
+Rules: the lock says whether a supervisor lives, its socket only how to talk to it. A supervisor that holds
+the lock and answers nobody within `ANSWER_TIMEOUT_S` is exit 5, and nothing is changed behind its back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from loopsup import client
+from loopsup.cli import selection
+from loopsup.cli.common import show_result
+from loopsup.cli.selection import Session
+from loopsup.errors import EXIT_DONE, SupervisorGoneError
+from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
+
+RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
+
+Otherwise = Callable[[Session], Response]
+
+
+def change(name: str | None, request: Request, without: Otherwise, *, as_json: bool) -> int:
+    """Carry out a changing verb: by the supervisor, or by `without` where none lives; and show the result."""
+    session = selection.pick(name)
+    return finish(session, perform(session, request, without), as_json=as_json)
+
+
+def perform(session: Session, request: Request, without: Otherwise) -> Response:
+    """The response of the supervisor, or of `without`."""
+    response = ask(session, request)
+    return without(session) if response is None else response
+
+
+def ask(session: Session, request: Request, timeout_s: float | None = None) -> Response | None:
+    """The supervisor's response; None if none lives (also where it ended just now).
+
+    `timeout_s`: how long the answer may take, None for what the verb may take by itself.
+    """
+    from loopsup.clock import SystemClock
+
+    clock = SystemClock()
+    give_up = clock.now().mono + int(ANSWER_TIMEOUT_S * 1000)
+    while session.alive():
+        try:
+            return client.request(session.refreshed().socket, request, timeout_s)
+        except client.UnreachableError as error:
+            if not session.alive():
+                return None
+            if clock.now().mono >= give_up:
+                raise not_answering(session) from error
+            _pause(RETRY_S)
+    return None
+
+
+def need(session: Session, request: Request, timeout_s: float | None = None) -> Response:
+    """The supervisor's response, for what only a supervisor can do."""
+    response = ask(session, request, timeout_s)
+    if response is None:
+        raise SupervisorGoneError(
+            f"session '{session.name}' has no supervisor, so there is no agent to {request.verb}; "
+            f"`loopsup resume --session {session.name}` brings it back"
+        )
+    return response
+
+
+def not_answering(session: Session) -> SupervisorGoneError:
+    owner = session.owner_pid()
+    who = f" (process {owner})" if owner is not None else ""
+    return SupervisorGoneError(
+        f"the supervisor of session '{session.name}'{who} does not answer; nothing was changed, "
+        f"look into {session.folder / 'supervisor.log'}"
+    )
+
+
+def finish(session: Session, response: Response, *, as_json: bool) -> int:
+    """Show what became of a changing verb."""
+    status: dict[str, Any] = dict(response.status or {})
+    if as_json and response.status is None:
+        from loopsup import offline
+
+        status = offline.status(session.refreshed())
+    show_result(response.message, status, response.warnings, as_json=as_json)
+    return EXIT_DONE
+
+
+def _pause(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)

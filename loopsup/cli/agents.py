@@ -1,0 +1,72 @@
+"""`loopsup agents`: the adapters found, what each can do, and what is missing on this machine.
+
+Every installed adapter is a row, also a broken one: it is named with its error and breaks no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from loopsup.cli import render
+from loopsup.cli.common import JsonOption, out_json
+from loopsup.errors import EXIT_DONE
+from loopsup.ports import Adapter, Broken, Capabilities
+
+VERSION = 1
+
+
+def agents(as_json: JsonOption = False) -> int:
+    """Show the agents loopsup can drive, and what each can do."""
+    from loopsup import registry
+    from loopsup.store import config
+
+    commands = {name: agent.command for name, agent in config.load().agents.items()}
+    rows = [row(found, commands, os.environ) for found in registry.load_all()]
+    if as_json:
+        out_json({"version": VERSION, "agents": rows})
+    else:
+        for line in text_lines(rows, render.terminal_width()):
+            render.write(line)
+    return EXIT_DONE
+
+
+def row(found: Adapter | Broken, commands: Mapping[str, str | None], env: Mapping[str, str]) -> dict[str, Any]:
+    """One adapter as JSON. `missing` None: it can be started here. `error`: the adapter itself is broken."""
+    if isinstance(found, Broken):
+        return {"name": found.name, "summary": None, "missing": None, "error": found.error, "capabilities": None}
+    try:
+        missing, summary = found.missing(commands.get(found.name), env), str(found.summary)
+        can = {field.name: bool(getattr(found.capabilities, field.name)) for field in fields(Capabilities)}
+    except Exception as error:  # a third party's code may raise anything; it becomes its own row
+        return row(Broken(found.name, f"{type(error).__name__}: {error}"), commands, env)
+    return {"name": found.name, "summary": summary, "missing": missing, "error": None, "capabilities": can}
+
+
+def text_lines(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+    """The rows for people."""
+    if not rows:
+        yield "no agent adapter is installed; `pip install loopsup` brings some"
+    for found in rows:
+        name = render.one_line(found["name"], width)
+        if found["error"] is not None:
+            yield f"{name}: broken"
+            yield from _wrapped(found["error"], width)
+            continue
+        yield render.one_line(f"{name}: {'ready' if found['missing'] is None else 'not ready'}", width)
+        yield from _wrapped(found["summary"], width)
+        if found["missing"] is not None:
+            yield from _wrapped(found["missing"], width)
+        for label, wanted in (("can", True), ("cannot", False)):
+            names = [key.replace("_", " ") for key, able in found["capabilities"].items() if able is wanted]
+            if names:
+                yield from _wrapped(f"{label}: {', '.join(names)}", width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    import textwrap
+
+    clean = " ".join(render.safe(part) for part in text.split())
+    return textwrap.wrap(clean, width, initial_indent=render.INDENT, subsequent_indent=2 * render.INDENT)

@@ -1,0 +1,189 @@
+"""The command line: finds the verb, runs it, and turns every outcome into output and an exit code, once.
+
+Rules: only the module of the verb that was typed is imported (all of them for `--help`). `start` has
+its argument list cut at the first `--` before the option parser sees it; the rest is handed to the verb.
+An error is one sentence on standard error, or one JSON object on standard output where `--json` was
+given. Nothing here knows what a verb does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from loopsup.cli.common import TAIL, Verb, out, out_json
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, AgentUnableError, LoopsupError, UsageError
+from loopsup.wire.control import error_object
+
+PROG = "loopsup"
+
+# verb -> module of loopsup.cli with a function of the same name; the order is that of `--help`.
+VERBS: Mapping[str, str] = MappingProxyType(
+    {
+        "start": "start",
+        "status": "status",
+        "pause": "pause",
+        "resume": "resume",
+        "stop": "stop",
+        "update": "update",
+        "abort": "abort",
+        "wait": "wait",
+        "attach": "attach",
+        "say": "say",
+        "answer": "answer",
+        "logs": "logs",
+        "history": "history",
+        "close": "close",
+        "ls": "ls",
+        "agents": "agents",
+        "supervise": "supervise",
+    }
+)
+HIDDEN = frozenset({"supervise"})  # how loopsup starts its own supervisor; not for people
+
+
+class Verbs(TyperGroup):
+    """The verbs in the order of `VERBS`, not of the alphabet."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in VERBS if name in self.commands]
+
+
+def run(argv: Sequence[str] | None = None, platform: str = sys.platform) -> int:
+    """Run one command line; returns the exit code. Never raises."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    tolerate_any_text()
+    as_json = wants_json(args)
+    try:
+        if platform == "win32":
+            raise AgentUnableError("loopsup needs Linux or macOS; on Windows run it inside WSL")
+        code = invoke(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return silence_stdout()
+    except LoopsupError as error:
+        return report(error, as_json)
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except Exception as error:  # a defect of ours: told in one sentence, the rest in a file
+        if os.environ.get("LOOPSUP_DEBUG") == "1":
+            import traceback
+
+            traceback.print_exc()
+        from loopsup.cli import crash
+
+        return report(LoopsupError(crash.record(error)), as_json)
+    return code
+
+
+def invoke(args: list[str]) -> int:
+    """Run the verb; errors of the option parser become UsageError."""
+    from typer.exceptions import TyperException
+
+    if not args:
+        raise UsageError(f"no command given; see `{PROG} --help`")
+    args, tail = split_tail(args)
+    verb = verb_of(args)
+    command = typer.main.get_command(build(verb))
+    try:
+        code = command.main(args, prog_name=PROG, standalone_mode=False, obj={TAIL: tail})
+    except TyperException as error:
+        raise UsageError(usage_sentence(error, verb)) from error
+    return code if isinstance(code, int) else EXIT_DONE
+
+
+def split_tail(args: list[str]) -> tuple[list[str], list[str] | None]:
+    """For `start`: what stands before the first `--`, and what stands after it (None: there is no `--`)."""
+    if verb_of(args) != "start" or "--" not in args:
+        return args, None
+    at = args.index("--")
+    return args[:at], args[at + 1 :]
+
+
+def verb_of(args: Sequence[str]) -> str | None:
+    """The first word, if it is a verb."""
+    return args[0] if args and args[0] in VERBS else None
+
+
+def build(verb: str | None) -> typer.Typer:
+    """The application with that verb (None: with all of them)."""
+    app = typer.Typer(
+        cls=Verbs,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Keep a coding-agent CLI on one objective until it is reached, has failed, is blocked or out of budget.",
+    )
+    app.callback()(top)
+    for name in VERBS if verb is None else (verb,):
+        module = importlib.import_module(f"loopsup.cli.{VERBS[name]}")
+        app.command(name, cls=Verb, hidden=name in HIDDEN)(getattr(module, name))
+    return app
+
+
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from loopsup import __version__
+
+        out(f"{PROG} {__version__}")
+        raise typer.Exit(EXIT_DONE)
+
+
+def usage_sentence(error: Exception, verb: str | None) -> str:
+    """The parser's message as one sentence of ours, with the way on."""
+    format_message = getattr(error, "format_message", error.__str__)
+    text = str(format_message()).strip().rstrip(".")
+    if text.startswith("Got unexpected extra argument"):
+        words = text[text.find("(") + 1 : text.rfind(")")]
+        text = f"'{words}' is one argument too many; the session is named with --session NAME"
+    text = text[:1].lower() + text[1:]
+    return f"{text}; see `{PROG} {verb} --help`" if verb else f"{text}; see `{PROG} --help`"
+
+
+def report(error: LoopsupError, as_json: bool) -> int:
+    """Tell the error; its exit code."""
+    from loopsup.cli import render
+
+    try:
+        if as_json:
+            out_json({"version": 1, "error": error_object(error)})
+        else:
+            sys.stderr.write(f"{PROG}: {render.safe(error.message)}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        silence_stdout()
+    return error.exit
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """`--json` among the options (what stands after `--` is not an option)."""
+    return "--json" in (args[: args.index("--")] if "--" in args else args)
+
+
+def tolerate_any_text() -> None:
+    """Text from agents and file names may not fit the terminal's encoding: shown escaped, never an error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def silence_stdout() -> int:
+    """The reader of our output left (`| head`): end quietly, also in the interpreter's own flush."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
+    return EXIT_DONE

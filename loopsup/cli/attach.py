@@ -1,0 +1,40 @@
+"""`loopsup attach`: watch the conversation live. Changes nothing; leaving never stops the loop.
+
+Exit code 5 without a supervisor, and where it dies while we watch; 130 for Ctrl-C; 0 when the session closes.
+"""
+
+from __future__ import annotations
+
+from loopsup.cli import acting, selection
+from loopsup.cli.common import JsonOption, SessionOption, note
+from loopsup.cli.follow import Ending, watch
+from loopsup.cli.screen import JsonLines, Screen, Sink
+from loopsup.cli.selection import Session
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
+
+
+def attach(session: SessionOption = None, as_json: JsonOption = False) -> int:
+    """Follow the conversation live; Ctrl-C leaves and the loop goes on."""
+    from loopsup import client
+
+    found = selection.pick(session)
+    if not found.alive():
+        raise nobody(found)
+    sink: Sink = JsonLines() if as_json else Screen()
+    note(f"watching session '{found.name}' ({found.identity.agent}); Ctrl-C leaves, and the loop goes on")
+    try:
+        seen = watch(found, sink, until_end=False)
+    except client.UnreachableError as error:
+        raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
+    except KeyboardInterrupt:
+        note(f"left; the loop goes on, `loopsup stop --session {found.name}` ends it")
+        return EXIT_INTERRUPTED
+    return SupervisorGoneError.exit if seen.ending is Ending.LOST else EXIT_DONE
+
+
+def nobody(session: Session) -> SupervisorGoneError:
+    """There is nothing to watch."""
+    return SupervisorGoneError(
+        f"session '{session.name}' has no supervisor, so there is nothing to watch; `loopsup history` shows what "
+        f"happened, `loopsup resume --session {session.name}` brings a paused loop back"
+    )

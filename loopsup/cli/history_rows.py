@@ -1,0 +1,308 @@
+"""What happened to a session's loops, from the records of its journal: a pure reduction.
+
+An iteration is one row, at the place where it began; what happened between iterations (pauses, resumes,
+updates, closures) are notes; every loop begins with a heading. An iteration whose hand-over was rolled back
+keeps its row for the next try with the same number, so that a busy agent does not fill the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from loopsup.core import events as happened
+from loopsup.core.durations import show as show_duration
+from loopsup.core.model import Auto, Flight, Loop, Paused, PauseReason, Policy, PromptKind
+from loopsup.store.journal import DamagedLine
+from loopsup.wire.journal import Record, UnknownVersion
+
+RUNNING = "running"
+NOT_DELIVERED = "not delivered"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRow:
+    """The heading of a loop; `number` counts the session's loops from 1 (a branch may come back to one)."""
+
+    number: int
+    loop_id: str
+    objective: str
+    policy: Policy
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRow:
+    """One iteration. `took_ms` None: it is still under way. `failed_tries`: hand-overs that were rolled back.
+
+    `outcome` is the decision's verb where there was one, else one of: no decision, aborted, error, agent
+    lost, supervisor lost, session closed, branch left, not delivered, running.
+    """
+
+    number: int
+    at: int
+    outcome: str = RUNNING
+    took_ms: int | None = None
+    prompts: int = 0
+    calls: int = 0
+    reminder: bool = False
+    failed_tries: int = 0
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRow:
+    """Something between iterations."""
+
+    at: int
+    what: str
+    text: str
+
+
+Row = LoopRow | IterationRow | NoteRow
+
+
+@dataclass(slots=True)
+class History:
+    """The rows, and the lines of the journal that could not be read."""
+
+    rows: list[Row] = field(default_factory=list)
+    damaged: list[DamagedLine] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The iteration under way: where its row is, and the counters before it."""
+
+    index: int
+    iteration: int
+    prompts: int
+    calls: int
+
+
+def reduce(records: Iterable[Record | UnknownVersion | DamagedLine], *, alive: bool) -> History:
+    """All rows, in the order things began. `alive`: a supervisor lives, so a last iteration can be running."""
+    history = History()
+    builder = _Builder(history.rows)
+    for record in records:
+        match record:
+            case Record():
+                builder.add(record)
+            case DamagedLine():
+                history.damaged.append(record)
+            case UnknownVersion(version):
+                builder.note(builder.last_at, "unknown_version", f"a record of version {version}, written elsewhere")
+    if not alive:
+        builder.lost()
+    return history
+
+
+class _Builder:
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self._before: Loop | None = None
+        self._open: _Open | None = None
+        self._tried: int | None = None  # the row of the hand-over that was rolled back last
+        self._loops: dict[str, int] = {}
+        self.last_at = 0
+
+    def add(self, record: Record) -> None:
+        before, after = self._before, record.loop
+        self.last_at = record.now.wall
+        same = after is not None and before is not None and after.id == before.id
+        self._end(record, before, after if same else None)
+        if after is not None and not same:
+            self._heading(record, after)
+            before = None
+        for what, text in _notes(record.event, before, after):
+            self.note(record.now.wall, what, text)
+        self._begin(record, before, after)
+        self._before = after
+
+    def note(self, at: int, what: str, text: str) -> None:
+        self._rows.append(NoteRow(at, what, text))
+
+    def lost(self) -> None:
+        """The supervisor is gone: what was under way no longer is."""
+        if self._open is not None:
+            row = self._rows[self._open.index]
+            assert isinstance(row, IterationRow)
+            self._rows[self._open.index] = replace(row, outcome="supervisor lost")
+
+    def _heading(self, record: Record, loop: Loop) -> None:
+        self._tried = None
+        number = self._loops.setdefault(loop.id, len(self._loops) + 1)
+        self._rows.append(LoopRow(number, loop.id, loop.objective, loop.policy, record.now.wall))
+
+    def _begin(self, record: Record, before: Loop | None, after: Loop | None) -> None:
+        flight = None if after is None else after.flight
+        if after is None or flight is None:
+            return
+        if self._open is not None:
+            self._keep_up(after, flight)
+            return
+        prompts = 0 if before is None else before.prompts_sent
+        calls = 0 if before is None else before.llm_calls
+        row = IterationRow(flight.iteration, record.now.wall)
+        tried = None if self._tried is None else self._rows[self._tried]
+        if self._tried is not None and isinstance(tried, IterationRow) and tried.number == flight.iteration:
+            self._rows[self._tried] = replace(row, failed_tries=tried.failed_tries)
+            index = self._tried
+        else:
+            self._rows.append(row)
+            index = len(self._rows) - 1
+        self._open, self._tried = _Open(index, flight.iteration, prompts, calls), None
+        self._keep_up(after, flight)
+
+    def _keep_up(self, after: Loop, flight: Flight) -> None:
+        """An iteration under way shows what it has cost so far."""
+        assert self._open is not None
+        row = self._rows[self._open.index]
+        assert isinstance(row, IterationRow)
+        self._rows[self._open.index] = replace(
+            row,
+            prompts=after.prompts_sent - self._open.prompts,
+            calls=after.llm_calls - self._open.calls,
+            reminder=row.reminder or flight.kind is PromptKind.REMINDER,
+        )
+
+    def _end(self, record: Record, before: Loop | None, after: Loop | None) -> None:
+        opened = self._open
+        flight = None if before is None else before.flight
+        if opened is None or flight is None:
+            return
+        now_flight = None if after is None else after.flight
+        if now_flight is not None and now_flight.iteration == opened.iteration:
+            return
+        row = self._rows[opened.index]
+        assert isinstance(row, IterationRow)
+        outcome, summary = _outcome(record.event, flight)
+        self._open = None
+        if outcome == NOT_DELIVERED:
+            self._tried = opened.index
+        self._rows[opened.index] = replace(
+            row,
+            outcome=outcome,
+            took_ms=max(0, record.now.wall - row.at),
+            prompts=row.prompts if after is None else max(0, after.prompts_sent - opened.prompts),
+            calls=row.calls if after is None else max(0, after.llm_calls - opened.calls),
+            failed_tries=row.failed_tries + (outcome == NOT_DELIVERED),
+            summary=summary,
+        )
+
+
+def _outcome(event: happened.Event, flight: Flight) -> tuple[str, str]:
+    """What became of an iteration that `event` ended, and the words for it."""
+    if isinstance(event, happened.HandoverRefused) and flight.kind is PromptKind.ITERATION:
+        return NOT_DELIVERED, event.reason
+    if flight.decision is not None:
+        return flight.decision.verb.value, flight.decision.summary
+    match event:
+        case happened.IterationSettled(aborted=reason) if reason is not None:
+            return "aborted", f"by {reason.value}"
+        case happened.IterationSettled(error=error) if error is not None:
+            return "error", error
+        case happened.IterationSettled():
+            return "no decision", ""
+        case happened.AgentLost(reason):
+            return "agent lost", reason
+        case happened.Opened():
+            return "supervisor lost", "cut short; it stays counted"
+        case happened.Close():
+            return "session closed", "cut short; it stays counted"
+        case happened.BranchMoved() | happened.ConversationForking():
+            return "branch left", "the conversation moved to another branch"
+        case _:
+            # What is left ends an iteration whose reminder had not been taken by the agent.
+            reason = getattr(event, "reason", "")
+            return "no decision", f"the reminder could not be handed over: {reason}" if reason else ""
+
+
+def _notes(event: happened.Event, before: Loop | None, after: Loop | None) -> list[tuple[str, str]]:
+    """What a person should see between the iterations, as (what, text)."""
+    notes: list[tuple[str, str]] = []
+    match event:
+        case happened.Resume() if _went_on(before, after):
+            notes.append(("resumed", "resumed by you"))
+        case happened.Update() if before is not None and after is not None and before.policy != after.policy:
+            notes.append(("updated", _policy_change(before.policy, after.policy)))
+        case happened.Opened(reload=True) if after is not None and not isinstance(after.phase, Paused):
+            notes.append(("reloaded", "the supervisor was restarted"))
+        case happened.Pause() | happened.Stop() if _intent_new(before, after):
+            verb = "pause" if isinstance(event, happened.Pause) else "stop"
+            notes.append((f"{verb}_asked", f"{verb} asked for; it waits until the iteration has settled"))
+        case happened.BranchMoved():
+            notes.append(("branch", "the conversation moved to another branch"))
+        case happened.AgentStartFailed(reason):
+            notes.append(("agent_start_failed", f"the agent could not be started: {reason}"))
+        case _:
+            pass
+    return notes + _new_state(event, before, after)
+
+
+def _new_state(event: happened.Event, before: Loop | None, after: Loop | None) -> list[tuple[str, str]]:
+    if after is None:
+        return [("gone", "no loop on this branch")] if before is not None else []
+    if isinstance(after.phase, Paused):
+        reason = after.phase.reason
+        was = before.phase.reason if before is not None and isinstance(before.phase, Paused) else None
+        return [] if reason is was else [("paused", f"paused: {_pause_words(reason)}{_why(event)}")]
+    if after.terminal and (before is None or not before.terminal):
+        by = " by you" if after.state.value == "stopped" else ""
+        return [(after.state.value, f"{after.state.value}{by}")]
+    return []
+
+
+def _why(event: happened.Event) -> str:
+    """The words of a refusal or a loss that led to a pause."""
+    reason = getattr(event, "reason", None)
+    return f" ({reason})" if isinstance(reason, str) else ""
+
+
+def _pause_words(reason: PauseReason) -> str:
+    return {
+        PauseReason.USER: "by you",
+        PauseReason.BLOCKED: "the agent is blocked",
+        PauseReason.DURATION_LIMIT: "its time is used up",
+        PauseReason.ITERATION_LIMIT: "all its iterations are used up",
+        PauseReason.PROTOCOL_ERROR: "no valid decision, or the agent could not be run",
+        PauseReason.SESSION_CLOSED: "the session was closed",
+        PauseReason.FORK: "the conversation was forked or moved",
+        PauseReason.INTERRUPTED: "its iteration was aborted",
+        PauseReason.SUPERVISOR_LOST: "its supervisor ended without closing",
+        PauseReason.UNKNOWN_VERSION: "written by another version of loopsup",
+    }[reason]
+
+
+def _went_on(before: Loop | None, after: Loop | None) -> bool:
+    """A resume that did something: the pause ended, or the one that was asked for was withdrawn."""
+    if before is None or after is None or isinstance(after.phase, Paused):
+        return False
+    withdrawn = before.flight is not None and before.flight.intent is not None
+    return isinstance(before.phase, Paused) or withdrawn
+
+
+def _intent_new(before: Loop | None, after: Loop | None) -> bool:
+    was = before.flight.intent if before is not None and before.flight is not None else None
+    now = after.flight.intent if after is not None and after.flight is not None else None
+    return now is not None and now is not was
+
+
+def _policy_change(before: Policy, after: Policy) -> str:
+    def words(policy: Policy) -> dict[str, str]:
+        return {
+            "rhythm": rhythm_words(policy),
+            "min delay": show_duration(policy.min_delay_ms),
+            "max delay": show_duration(policy.max_delay_ms),
+            "time": show_duration(policy.for_ms),
+            "iterations": str(policy.max_iterations),
+        }
+
+    was, now = words(before), words(after)
+    changes = [f"{key} {was[key]} → {now[key]}" for key in was if was[key] != now[key]]
+    return f"updated by you: {', '.join(changes)}"
+
+
+def rhythm_words(policy: Policy) -> str:
+    """`every 10m` or `auto`."""
+    return "auto" if isinstance(policy.rhythm, Auto) else f"every {show_duration(policy.rhythm.every_ms)}"

@@ -1,0 +1,157 @@
+"""Shows a running conversation: streamed text as it comes, everything else line by line.
+
+Rules: the answer that was streamed is not printed a second time when the whole message comes; whatever
+interrupts a streamed answer begins on a line of its own; agent text stays indented also while it streams.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any, Protocol, TextIO
+
+from loopsup.cli import render
+from loopsup.cli.event_words import colour_of
+from loopsup.cli.status_words import headline
+from loopsup.wire import events as ev
+
+ACTIVE = frozenset({"waiting", "queued", "running"})
+QUIET = frozenset({"queued", "running"})  # the iteration's own line says it
+
+
+class Sink(Protocol):
+    """Where a stream goes."""
+
+    def event(self, event: Mapping[str, Any]) -> None: ...
+
+    def status(self, status: Mapping[str, Any]) -> None: ...
+
+    def maximum(self, iterations: int) -> None:
+        """The loop's maximum, for the lines of its iterations."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A sentence of ours."""
+        ...
+
+    def finish(self) -> None:
+        """Nothing more comes: no half line is left behind."""
+        ...
+
+
+class JsonLines:
+    """Events as JSON lines on standard output; sentences on standard error."""
+
+    def __init__(self, stream: TextIO | None = None, errors: TextIO | None = None, *, flush: bool = True) -> None:
+        self._flush = flush
+        self._out = sys.stdout if stream is None else stream
+        self._err = sys.stderr if errors is None else errors
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(event, ensure_ascii=True, separators=(",", ":")) + "\n")
+        if self._flush:
+            self._out.flush()
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        """Not an event; the caller has the last one."""
+
+    def maximum(self, iterations: int) -> None:
+        """Events carry no more than they are stored with."""
+
+    def say(self, text: str) -> None:
+        render.write(f"loopsup: {render.safe(text)}", stream=self._err, flush=True)
+
+    def finish(self) -> None:
+        """Every line is whole already."""
+
+
+class Screen:
+    """Events for people. `flush`: each at once, for somebody who watches."""
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        colour: bool | None = None,
+        width: int | None = None,
+        zone: tzinfo | None = None,
+        flush: bool = True,
+    ) -> None:
+        self._flush = flush
+        self._out = sys.stdout if stream is None else stream
+        self._colour = render.colour_wanted(self._out) if colour is None else colour
+        self._width = width
+        self._zone = zone
+        self._streamed: list[str] = []  # the answer under way, as far as it was streamed
+        self._line_open = False
+        self._max: int | None = None
+        self._told: tuple[object, ...] | None = None
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if event.get("agentId") is None:
+            if kind == ev.MESSAGE_DELTA:
+                self._stream(event)
+                return
+            seen = kind == ev.ASSISTANT_MESSAGE and self._was_streamed(event)
+            if kind in (ev.TURN_START, ev.ASSISTANT_MESSAGE):
+                self._streamed.clear()
+            if seen:
+                self.finish()
+                return
+        text = render.event_text(event, max_iterations=self._max, width=self._width, zone=self._zone)
+        if text is not None:
+            self._print(text, colour_of(event))
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        """Remembers the maximum; tells the next wake, a pause or an end where they are new."""
+        loop = status.get("loop")
+        if loop is None:
+            return
+        self._max = loop["maxIterations"]
+        news = (loop["state"], loop.get("pauseReason"), loop.get("nextDueAt"), loop.get("intent"), loop.get("late"))
+        if news == self._told:
+            return
+        self._told = news
+        if loop["state"] not in QUIET or loop.get("intent") or loop.get("late"):
+            colour = "dim" if loop["state"] in ACTIVE else "bold"
+            self._print(render.safe(headline(loop, render.now_ms(), self._zone), multiline=True), colour)
+
+    def maximum(self, iterations: int) -> None:
+        self._max = iterations
+
+    def say(self, text: str) -> None:
+        self._print(render.safe(text, multiline=True), None)
+
+    def finish(self) -> None:
+        if self._line_open:
+            self._line_open = False
+            render.write("", stream=self._out, flush=self._flush)
+
+    def _print(self, text: str, colour: str | None) -> None:
+        self.finish()
+        render.write(render.paint(text, colour, self._colour), stream=self._out, flush=self._flush)
+
+    def _stream(self, event: Mapping[str, Any]) -> None:
+        raw = str((event.get("data") or {}).get("text", ""))
+        text = render.safe(raw, multiline=True)
+        if not self._streamed:
+            text = text.lstrip("\n")
+        self._streamed.append(raw)
+        # The indentation is written with the first character of a line, not with the newline before it.
+        parts = text.split("\n")
+        for number, part in enumerate(parts):
+            if number > 0:
+                render.write("", stream=self._out)
+                self._line_open = False
+            if part:
+                render.write(part if self._line_open else render.INDENT + part, end="", stream=self._out)
+                self._line_open = True
+        self._out.flush()
+
+    def _was_streamed(self, event: Mapping[str, Any]) -> bool:
+        """The whole of it, white space aside: an adapter may join the parts of an answer with newlines."""
+        whole = str((event.get("data") or {}).get("text", ""))
+        return bool(self._streamed) and "".join("".join(self._streamed).split()) == "".join(whole.split())

@@ -1,0 +1,112 @@
+"""Which session a verb means, and what its files say of it at this moment.
+
+`--session NAME`, else `$LOOPSUP_SESSION`, else it follows from the directory (`store.sessions.choose`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopsup.core.model import Loop, Paused
+from loopsup.errors import NotFoundError, StorageError
+from loopsup.store import folders, home, lock, sessions
+from loopsup.store.identity import Identity
+from loopsup.store.journal import read_tail
+from loopsup.store.sessions import Entry
+
+VARIABLE = "LOOPSUP_SESSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session, by its files. The folder may move (see `refreshed`), the name stays."""
+
+    name: str
+    folder: Path
+    identity: Identity
+
+    @property
+    def socket(self) -> Path:
+        """The path the supervisor wrote down; never computed."""
+        return Path(self.identity.socket)
+
+    def alive(self) -> bool:
+        """A supervisor holds the session."""
+        return lock.probe(self.folder) is not None
+
+    def owner_pid(self) -> int | None:
+        """Its process id, if it has one and has said so."""
+        owner = lock.probe(self.folder)
+        return None if owner is None else owner.pid
+
+    def loop(self) -> Loop | None:
+        """The loop's state in the journal."""
+        return read_tail(self.folder).loop
+
+    def refreshed(self) -> Session:
+        """The same session looked up again: the folder of a new one moves beside the agent's file."""
+        return named(self.name)
+
+
+def pick(name: str | None) -> Session:
+    """The session a verb means. UsageError where there are several, NotFoundError where there is none."""
+    return of_entry(sessions.choose(home.find_home(), Path.cwd(), wanted_name(name)))
+
+
+def wanted_name(name: str | None) -> str | None:
+    """`--session`, else `$LOOPSUP_SESSION` (empty counts as unset)."""
+    return name if name is not None else os.environ.get(VARIABLE) or None
+
+
+def named(name: str) -> Session:
+    """The session called `name`; NotFoundError."""
+    return of_entry(sessions.get_session(home.find_home(), name))
+
+
+def lookup(name: str) -> Session | None:
+    """The session called `name`, if there is one. UsageError for a name no session can have."""
+    try:
+        return named(name)
+    except NotFoundError:
+        return None
+
+
+def of_directory(directory: Path) -> list[Session]:
+    """The sessions of exactly this directory that can be read, the most recently used first."""
+    where = os.path.realpath(directory)
+    entries = [
+        entry
+        for entry in sessions.list_sessions(home.find_home())
+        if entry.identity is not None and os.path.realpath(entry.identity.cwd) == where
+    ]
+    return [of_entry(entry) for entry in sorted(entries, key=lambda entry: entry.last_at, reverse=True)]
+
+
+def of_conversation(agent: str, conversation_id: str, file: Path | None) -> Session | None:
+    """The session that serves a conversation of `agent`. Under the lock of `sessions/`: it may link it again."""
+    where = home.find_home()
+    if file is not None:
+        name = folders.open_beside(where, file, sessions.new_name(where, file.parent))
+        if name is not None:
+            return named(name)
+    entry = sessions.by_conversation(where, agent, conversation_id)
+    return None if entry is None else of_entry(entry)
+
+
+def of_entry(entry: Entry) -> Session:
+    if entry.identity is None:
+        raise StorageError(f"the session '{entry.name}' cannot be used: {entry.problem}")
+    return Session(entry.name, entry.folder, entry.identity)
+
+
+def listed(found: Iterable[Session]) -> str:
+    return ", ".join(session.name for session in found)
+
+
+def described(loop: Loop) -> str:
+    """A loop in a few words, for a refusal."""
+    state = f"paused, {loop.phase.reason.value}" if isinstance(loop.phase, Paused) else loop.state.value
+    return f"{state}, {loop.iteration_count}/{loop.policy.max_iterations}"

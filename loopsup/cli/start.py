@@ -1,0 +1,141 @@
+"""`loopsup start`: give a session a loop, in a supervisor that outlives this command.
+
+Rules: everything that is wrong with the command line is told at once and before anything is touched.
+Afterwards `start` follows the conversation until the loop ends; leaving (Ctrl-C) never stops the loop.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loopsup.cli import objective, starting
+from loopsup.cli.common import TAIL, JsonOption, SessionOption, note, show_result, show_status, warn
+from loopsup.cli.policy_options import (
+    AfterOption,
+    EveryOption,
+    Faults,
+    ForOption,
+    MaxDelayOption,
+    MaxIterationsOption,
+    MinDelayOption,
+    as_policy,
+    changes,
+    with_defaults,
+)
+from loopsup.cli.selection import Session
+from loopsup.cli.wait import exit_code
+from loopsup.core.policy import check
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError
+from loopsup.wire.control import Response
+
+
+def start(
+    ctx: typer.Context,
+    *,
+    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECTIVE [-- AGENT ARGS…]")] = None,
+    every: EveryOption = None,
+    after: AfterOption = None,
+    for_: ForOption = None,
+    max_iterations: MaxIterationsOption = None,
+    min_delay: MinDelayOption = None,
+    max_delay: MaxDelayOption = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="See `loopsup agents`.")] = None,
+    session: SessionOption = None,
+    continue_: Annotated[
+        str | None,
+        typer.Option("--continue", metavar="REF", help="Adopt a conversation of the agent: its id or file."),
+    ] = None,
+    allow_all: Annotated[bool, typer.Option("--allow-all", help="The agent need not ask before a tool.")] = False,
+    objective_file: Annotated[
+        str | None, typer.Option("--objective-file", metavar="FILE", help="Read the objective from here.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Keep an agent on OBJECTIVE (one argument, or - for standard input) until it is reached."""
+    given, agent_args = objective.split_words(words or [], ctx.obj[TAIL], has_file=objective_file is not None)
+    faults = Faults()
+    policy = changes(
+        faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
+    )
+    after_ms = _after(faults, after)
+    text = _objective(faults, given, objective_file)
+    faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep))
+    warnings: tuple[str, ...] = ()
+    if not faults:
+        checked = check(as_policy(with_defaults(policy)), after_ms)
+        faults.add(checked.faults)
+        warnings = checked.warnings
+    faults.refuse()
+    order = starting.Order(
+        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, Path.cwd()
+    )
+    warn(starting.key_warnings(agent_args))
+    if foreground:
+        warn(warnings)  # the response, which has them too, is for whoever started a process
+        return starting.foreground(order, keep=keep, as_json=as_json)
+    found, response = starting.detached(order)
+    return _accepted(found, response, detach=detach, as_json=as_json)
+
+
+def _accepted(session: Session, response: Response, *, detach: bool, as_json: bool) -> int:
+    """The loop is accepted: tell it and return, or follow it."""
+    if detach:
+        text = (
+            f"started in session '{session.name}'; `loopsup attach --session {session.name}` shows it, "
+            f"`loopsup stop --session {session.name}` ends it"
+        )
+        show_result(text, dict(response.status or {}), response.warnings, as_json=as_json)
+        return EXIT_DONE
+    warn(response.warnings)
+    return _follow(session, as_json=as_json)
+
+
+def _follow(session: Session, *, as_json: bool) -> int:
+    from loopsup import offline
+    from loopsup.cli import follow
+
+    try:
+        status = follow.run(session.identity, json_mode=as_json, until_end=True)
+    except KeyboardInterrupt:
+        note(
+            f"the loop goes on; `loopsup attach --session {session.name}` shows it again, "
+            f"`loopsup stop --session {session.name}` ends it"
+        )
+        return EXIT_INTERRUPTED
+    if status is None:
+        status = offline.status(session.refreshed())
+    if as_json:
+        show_status(status, as_json=True)
+    return exit_code(status)
+
+
+def _after(faults: Faults, text: str | None) -> int | None:
+    if text == "auto":
+        faults.add(["--after: 'auto' is not a duration; write how long to wait, like 5m"])
+        return None
+    return faults.duration("--after", text)
+
+
+def _objective(faults: Faults, words: list[str], file: str | None) -> str:
+    try:
+        return objective.read(words, file)
+    except UsageError as error:
+        faults.add([error.message])
+        return ""
+
+
+def _impossible(every: str | None, *, detach: bool, foreground: bool, keep: bool) -> list[str]:
+    found = []
+    if every is None:
+        found.append("--every is missing; give it a duration like 10m, or auto")
+    if detach and foreground:
+        found.append("--detach and --foreground exclude each other; give one of them")
+    if keep and not foreground:
+        found.append("--keep is only for --foreground")
+    return found

@@ -1,0 +1,132 @@
+"""From an order to a supervisor at work.
+
+A live session takes its next loop over its socket; for any other a supervisor is started. Rules: the
+session is picked and made under the lock of `sessions/`, which is held until the new supervisor owns
+its session, so that two `start` at once cannot both make one; a new session that did not get its loop
+is removed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+
+from loopsup.cli import acting, agent_choice, launch, making, places
+from loopsup.cli.common import show_status, warn
+from loopsup.cli.places import How, Order, Place
+from loopsup.cli.selection import Session
+from loopsup.errors import RefusedError
+from loopsup.store.config import load_config
+from loopsup.store.home import find_home
+from loopsup.store.lock import creation_lock
+from loopsup.wire.control import Launch, Request, Response
+
+__all__ = ["Order", "detached", "foreground", "key_warnings"]
+
+# Names and shapes of secrets; one look at the arguments, not a proof.
+_KEY_LIKE = re.compile(
+    r"(?i)(?:^--?(?:[a-z0-9-]*-)?(?:api-?key|token|secret|password)(?:=|$))|(?:(?:key|token|secret|password)=)"
+    r"|(?:^|[=:])(?:sk-|ghp_|github_pat_|xox[abp]-|AKIA)"
+)
+
+
+def detached(order: Order) -> tuple[Session, Response]:
+    """Give the order to a supervisor that outlives this process; its response once the loop is accepted."""
+    request = _request(order)
+    with _creation_lock():
+        place = _placed(order)
+        assert place.session is not None
+        if place.how is How.LIVE:
+            begun = None
+        else:
+            with _removed_on_failure(place):
+                begun = launch.begin(_launch(place, order, request), place.session.folder)
+                begun.until_owned(place.session.alive)
+    if begun is not None:
+        with _removed_on_failure(place):
+            return place.session.refreshed(), begun.answer()
+    response = acting.ask(place.session, request)
+    if response is None:  # it closed just now, being idle
+        response = launch.reopen(place.session, request)
+    return place.session.refreshed(), response
+
+
+def foreground(order: Order, *, keep: bool, as_json: bool) -> int:
+    """Be the supervisor; the exit code is the loop's outcome."""
+    from loopsup import offline
+    from loopsup.shell.main import supervise
+
+    with _creation_lock():
+        place = _placed(order)
+    session = place.session
+    assert session is not None
+    if place.how is How.LIVE:
+        raise RefusedError(
+            f"session '{session.name}' has a supervisor already; leave out --foreground, "
+            f"or close it first: loopsup close --session {session.name}"
+        )
+    refused: list[Response] = []
+    with _removed_on_failure(place):
+        code = supervise(_launch(place, order, _request(order), keep=keep), refused.append)
+        for response in refused:
+            if response.error is not None:
+                raise response.error
+    with contextlib.suppress(FileNotFoundError):
+        show_status(offline.status(session.refreshed()), as_json=as_json)
+    return code
+
+
+def key_warnings(args: Iterable[str]) -> list[str]:
+    """A warning for arguments that look like a secret; the secret itself is not repeated."""
+    if any(_KEY_LIKE.search(arg) for arg in args):
+        return [
+            "an argument after -- looks like a key; arguments are kept in session.toml, "
+            "put keys into the environment or into env_file instead"
+        ]
+    return []
+
+
+def _placed(order: Order) -> Place:
+    """The place for the order, made where it is new."""
+    config = load_config()
+    place = places.find(order, config)
+    if place.how is How.LIVE:
+        return place
+    adapter = place.adapter
+    if adapter is None:
+        assert place.session is not None
+        adapter = agent_choice.choose(place.session.identity.agent, config)
+    warn(
+        agent_choice.check_permissions(
+            adapter.name, adapter.capabilities, config.permissions, allow_all=order.allow_all
+        )
+    )
+    return place if place.how is How.REOPEN else making.make(place, order, config)
+
+
+def _creation_lock() -> contextlib.AbstractContextManager[None]:
+    home = find_home()
+    home.ensure()
+    return creation_lock(home.sessions)
+
+
+def _launch(place: Place, order: Order, request: Request, *, keep: bool = False) -> Launch:
+    assert place.session is not None
+    return Launch(place.session.name, place.how.value, request, allow_all=order.allow_all, keep=keep)
+
+
+def _request(order: Order) -> Request:
+    args = {"objective": order.objective, "policy": order.policy}
+    return Request("start", args if order.after_ms is None else {**args, "afterMs": order.after_ms})
+
+
+@contextlib.contextmanager
+def _removed_on_failure(place: Place) -> Iterator[None]:
+    """A new session that got no loop leaves nothing behind."""
+    try:
+        yield
+    except BaseException:
+        if place.how is How.NEW and place.session is not None:
+            making.unmake(place.session)
+        raise

@@ -1,0 +1,214 @@
+"""The status object in sentences a person understands in the morning: what it is, why, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any
+
+from loopsup.cli.render import columns, local_time, one_line, pad, safe, span
+from loopsup.core.durations import show as show_duration
+from loopsup.core.model import PROTOCOL_RETRY_CEILING
+from loopsup.wire.times import parse_instant
+
+LABEL = 11  # columns of the left-hand words
+MIN_VALUE = 20  # a value is never cut to less than this, however narrow the terminal
+
+Status = Mapping[str, Any]
+
+# Pause reason -> (why, what to do next).
+_PAUSED: Mapping[str, tuple[str, str]] = {
+    "user": ("you paused it", "`loopsup resume` goes on"),
+    "blocked": ("the agent is blocked and needs you", "clear it up, then `loopsup resume`"),
+    "duration_limit": (
+        "its time is used up",
+        "`loopsup update --for {longer}` gives it more (counted from its start), then `loopsup resume`",
+    ),
+    "iteration_limit": (
+        "all its iterations are used up",
+        "`loopsup update --max-iterations {more}` gives it more, then `loopsup resume`",
+    ),
+    "protocol_error": (
+        "the agent did not end its iteration with a valid decision, or could not be run",
+        "look at `loopsup history` and `loopsup logs`, then `loopsup resume`",
+    ),
+    "session_closed": ("its session was closed", "`loopsup resume` opens the conversation again and goes on"),
+    "fork": (
+        "the conversation was forked or moved to another branch",
+        "`loopsup resume` goes on from where the conversation stands now",
+    ),
+    "interrupted": ("its iteration was aborted", "`loopsup resume` goes on with the next iteration"),
+    "supervisor_lost": (
+        "its supervisor ended without closing (crash, kill or power loss); nothing fires meanwhile",
+        "`loopsup resume` goes on",
+    ),
+    "unknown_version": (
+        "its state was written by another version of loopsup",
+        "use that version; here only `loopsup status` and `loopsup stop` work",
+    ),
+}
+
+
+def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
+    """The whole status; `now` in milliseconds since the epoch."""
+    loop = status["loop"]
+    rows = [("session", session_line(status["session"]))]
+    if loop is None:
+        return _table([*rows, *_trouble(status["session"]), ("loop", "none; `loopsup start` gives it one")], width)
+    head = headline(loop, now, zone)
+    rows += [
+        *_trouble(status["session"]),
+        ("objective", loop["objective"]),
+        ("progress", _progress(loop)),
+        ("time", _time(loop, zone, now)),
+        ("calls", _calls(loop)),
+        *_decision(loop, zone, now),
+        *_attention(loop),
+        *_extras(loop, zone, now),
+    ]
+    # The headline is never cut: it says what to do.
+    return f"{head}\n{_table(rows, width)}"
+
+
+def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
+    """State, reason and next step, like `waiting: the next wake is at 14:32:00, in 7m`."""
+    state = loop["state"]
+    match state:
+        case "waiting":
+            text = f"waiting: {next_wake(loop, now, zone)}"
+        case "queued":
+            text = "queued: an iteration is due and starts as soon as the agent is free"
+        case "running":
+            text = f"running: iteration {loop['iterationCount']} of {loop['maxIterations']} is under way"
+        case "paused":
+            why, then = pause_words(loop)
+            text = f"paused: {why}. {then[0].upper() + then[1:] if then[0] != '`' else then}."
+        case "completed":
+            text = "completed: the agent reports that the objective is reached"
+        case "failed":
+            text = "failed: the agent reports that the objective cannot be reached"
+        case "stopped":
+            text = "stopped: you ended it; `loopsup start` begins the next loop in this conversation"
+        case _:
+            text = safe(state)
+    if loop.get("late"):
+        text += f"\nLATE: this wake was due {_due(loop, now, zone)} and has not been handed over"
+    if loop.get("intent"):
+        done = {"pause": "paused", "stop": "stopped"}.get(loop["intent"], safe(loop["intent"]))
+        text += f"\nasked for: it will be {done} when this iteration has settled"
+    return text
+
+
+def pause_words(loop: Status) -> tuple[str, str]:
+    """Why the loop is paused and what to do next."""
+    reason = safe(loop.get("pauseReason"))
+    why, then = _PAUSED.get(reason, (reason, "`loopsup resume` goes on"))
+    longer = show_duration(2 * int(loop.get("forMs") or 0))
+    return why, then.format(longer=longer, more=2 * int(loop.get("maxIterations") or 0))
+
+
+def next_wake(loop: Status, now: int, zone: tzinfo | None) -> str:
+    """When the next iteration comes."""
+    if loop.get("nextDueAt") is None:
+        return f"no wake fits before its time is used up ({local_time(loop['deadlineAt'], now, zone)})"
+    return f"the next wake is {_due(loop, now, zone)}"
+
+
+def session_line(session: Status) -> str:
+    """Name, agent, directory and who serves it."""
+    supervisor = session["supervisor"]
+    if not supervisor["alive"]:
+        serving = "no supervisor"
+    elif not supervisor["responding"]:
+        serving = "supervisor does not answer"
+    else:
+        clients = session.get("clients") or 0
+        serving = "supervisor alive" + (f", {clients} following" if clients else "")
+    pid = f" (pid {supervisor['pid']})" if supervisor["alive"] and supervisor.get("pid") else ""
+    return f"{session['name']} · {session['agent']} · {serving}{pid} · {session['cwd']}"
+
+
+def rhythm(loop: Status) -> str:
+    """`every 10m`, or the range the agent chooses in."""
+    kind = loop["rhythm"]
+    if kind["kind"] == "fixed":
+        return f"every {show_duration(kind['everyMs'])}"
+    low, high = show_duration(kind["minDelayMs"]), show_duration(kind["maxDelayMs"])
+    return f"the agent chooses the delay, {low} to {high}"
+
+
+def _due(loop: Status, now: int, zone: tzinfo | None) -> str:
+    if loop.get("nextDueAt") is None:
+        return "before now"
+    left = parse_instant(loop["nextDueAt"]) - now
+    how_long = f"in {span(left)}" if left >= 0 else f"{span(-left)} ago"
+    return f"at {local_time(loop['nextDueAt'], now, zone)} ({how_long})"
+
+
+def _progress(loop: Status) -> str:
+    return f"iteration {loop['iterationCount']} of {loop['maxIterations']} · {rhythm(loop)}"
+
+
+def _time(loop: Status, zone: tzinfo | None, now: int) -> str:
+    left = loop["deadlineRemainingMs"]
+    end = local_time(loop["deadlineAt"], now, zone)
+    rest = f"{span(left)} left, until {end}" if left > 0 else f"none left since {end}"
+    return f"{span(loop['calendarElapsedMs'])} elapsed of {show_duration(loop['forMs'])} · {rest}"
+
+
+def _calls(loop: Status) -> str:
+    prompts, calls, retries = loop["promptsSent"], loop["llmCalls"], loop["protocolRetryCount"]
+    return (
+        f"{prompts} prompt{'' if prompts == 1 else 's'} sent · {calls} LLM call{'' if calls == 1 else 's'}"
+        f" · {retries} of {PROTOCOL_RETRY_CEILING} reminders used"
+    )
+
+
+def _decision(loop: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]]:
+    decision = loop.get("lastDecision")
+    if decision is None:
+        return [("decision", "none yet")]
+    delay = decision.get("nextDelayMs")
+    asked = f", next in {show_duration(delay)}" if delay is not None else ""
+    at = local_time(decision["at"], now, zone)
+    return [
+        ("decision", f"{decision['decision']}{asked} (iteration {decision['iteration']}, {at})"),
+        ("summary", decision["summary"]),
+        ("evidence", decision["evidence"]),
+    ]
+
+
+def _attention(loop: Status) -> list[tuple[str, str]]:
+    """What loopsup itself has to say about a pause; the agent's own words stand in the decision."""
+    attention = loop.get("lastAttention")
+    if attention is None or loop.get("pauseReason") != attention.get("status"):
+        return []
+    evidence = attention.get("evidence") or {}
+    return [("because", str(evidence.get("text", "")))] if evidence.get("source") == "extension" else []
+
+
+def _extras(loop: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]]:
+    rows = []
+    if question := loop.get("question"):
+        until = f", until {local_time(question['expiresAt'], now, zone)}" if question.get("expiresAt") else ""
+        rows.append(("QUESTION", f"{question['tool']}: {question['text']}"))
+        rows.append(("", f"`loopsup answer allow` or `loopsup answer deny`{until}"))
+    if recovery := loop.get("recovery"):
+        rows.append(("recovery", f"{recovery['kind']}, attempt {recovery['attempt']} of {recovery['of']}"))
+    return rows
+
+
+def _trouble(session: Status) -> list[tuple[str, str]]:
+    rows = []
+    if session.get("problem"):
+        rows.append(("PROBLEM", str(session["problem"])))
+    if session["supervisor"]["alive"] and not session["supervisor"]["responding"]:
+        rows.append(("PROBLEM", "the supervisor does not answer; this is the last state in its journal"))
+    return rows
+
+
+def _table(rows: list[tuple[str, str]], width: int) -> str:
+    room = max(MIN_VALUE, width - LABEL)
+    return "\n".join(
+        pad(safe(label), max(LABEL, columns(label) + 1)) + one_line(value, room) for label, value in rows
+    )

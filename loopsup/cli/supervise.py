@@ -1,0 +1,72 @@
+"""`loopsup supervise` (hidden): the process a detached `start` leaves behind.
+
+It reads one launch request from standard input and answers with one response line on the descriptor
+`--ready-fd`, also where it cannot even begin; after that, nothing but its socket and its files speak for it.
+Standard output and standard error are the session's supervisor.log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from loopsup.errors import LoopsupError, UsageError
+from loopsup.wire.control import MAX_LINE, Launch, Response, decode_launch, encode_response
+
+
+def supervise(
+    ready_fd: Annotated[int, typer.Option("--ready-fd", metavar="N", help="Where the first response goes.")],
+) -> int:
+    """Serve one session (started by loopsup itself)."""
+    ready = Ready(ready_fd)
+    try:
+        launch = _read_launch()
+        from loopsup.shell.main import supervise as serve
+
+        return serve(launch, ready.answer)
+    except LoopsupError as error:
+        ready.answer(Response(error=error))
+        raise
+    except Exception as error:  # a defect: into supervisor.log, and one sentence to whoever waits
+        traceback.print_exc()
+        ready.answer(Response(error=LoopsupError(f"internal error in the supervisor ({type(error).__name__})")))
+        return LoopsupError.exit
+    finally:
+        ready.close()
+
+
+class Ready:
+    """The descriptor for the one response; it takes one, and whoever waits may be gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            os.set_inheritable(descriptor, False)  # the agent must not keep it open
+        except OSError as error:
+            raise UsageError(f"--ready-fd {descriptor} is not an open descriptor") from error
+        self._descriptor: int | None = descriptor
+
+    def answer(self, response: Response) -> None:
+        if self._descriptor is None:
+            return
+        with contextlib.suppress(OSError), os.fdopen(self._descriptor, "wb") as pipe:
+            self._descriptor = None
+            pipe.write(encode_response(response))
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _read_launch() -> Launch:
+    """The request; standard input is then /dev/null, so that nothing below can read from it."""
+    line = sys.stdin.buffer.readline(MAX_LINE + 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return decode_launch(line)

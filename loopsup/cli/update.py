@@ -1,0 +1,51 @@
+"""`loopsup update`: change the policy of the loop. New limits are absolute; all or nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loopsup.cli import acting
+from loopsup.cli.common import JsonOption, SessionOption
+from loopsup.cli.policy_options import (
+    EveryOption,
+    Faults,
+    ForOption,
+    MaxDelayOption,
+    MaxIterationsOption,
+    MinDelayOption,
+    changes,
+)
+from loopsup.errors import UsageError
+from loopsup.wire.control import Request
+
+
+def update(
+    *,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    every: EveryOption = None,
+    for_: ForOption = None,
+    max_iterations: MaxIterationsOption = None,
+    min_delay: MinDelayOption = None,
+    max_delay: MaxDelayOption = None,
+    after: Annotated[str | None, typer.Option("--after", hidden=True)] = None,
+    session: SessionOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Change the rhythm or the limits of the loop; its clock and its counters go on."""
+    if words:
+        raise UsageError("update takes no objective: it never changes; stop this loop and start another one")
+    if after is not None:
+        raise UsageError("update has no --after: the first iteration has been; use --every for the rhythm")
+    faults = Faults()
+    policy = changes(
+        faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
+    )
+    faults.refuse()
+    if not policy:
+        raise UsageError("update needs at least one of --every, --for, --max-iterations, --min-delay and --max-delay")
+    from loopsup import offline
+
+    request = Request("update", {"policy": policy})
+    return acting.change(session, request, lambda found: offline.update(found, policy), as_json=as_json)

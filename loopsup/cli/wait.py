@@ -1,0 +1,68 @@
+"""`loopsup wait`: block until the loop ends or needs a person; the exit code says which.
+
+A supervisor that dies in the meantime is no error of `wait`: the files then say how the loop stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from loopsup import client
+from loopsup.cli import acting, selection
+from loopsup.cli.common import JsonOption, SessionOption, show_status
+from loopsup.cli.policy_options import Faults
+from loopsup.cli.selection import Session
+from loopsup.errors import WAIT_EXIT, NotFoundError, SupervisorGoneError, WaitTimeoutError
+from loopsup.wire.control import Request
+
+TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DUR", help="Give up after this long.")]
+
+
+def wait(timeout: TimeoutOption = None, session: SessionOption = None, as_json: JsonOption = False) -> int:
+    """Block until the loop ends or needs a person; the exit code says which."""
+    timeout_s = seconds(timeout)
+    found = selection.pick(session)
+    status = _until_it_rests(found, timeout_s)
+    code = exit_code(status)
+    show_status(status, as_json=as_json)
+    return code
+
+
+def seconds(timeout: str | None) -> float | None:
+    """The value of `--timeout`; None where it is absent."""
+    faults = Faults()
+    ms = faults.duration("--timeout", timeout)
+    faults.refuse()
+    return None if ms is None else ms / 1000
+
+
+def exit_code(status: Mapping[str, Any]) -> int:
+    """What a `wait` or a `start` that followed exits with."""
+    loop = status["loop"]
+    if loop is None:
+        raise NotFoundError(f"session '{status['session']['name']}' has no loop; `loopsup start` gives it one")
+    outcome = loop["pauseReason"] or loop["state"]
+    if outcome not in WAIT_EXIT:  # still active, and nobody there to say so: the supervisor went in between
+        raise SupervisorGoneError(f"the loop is {loop['state']} and its supervisor does not answer")
+    return WAIT_EXIT[outcome]
+
+
+def _until_it_rests(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
+    from loopsup import offline
+
+    try:
+        response = acting.ask(session, Request("wait"), timeout_s)
+    except client.UnreachableError:
+        raise
+    except client.NoAnswerError as error:
+        raise WaitTimeoutError("the loop goes on: it neither ended nor paused within --timeout") from error
+    except SupervisorGoneError:
+        if session.alive():
+            raise
+        response = None
+    if response is None or response.status is None:
+        return offline.status(session.refreshed())
+    return response.status

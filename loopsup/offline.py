@@ -1,0 +1,214 @@
+"""What can be done to a session without a supervisor: read its state, pause, stop, update and close it.
+
+Rules. A change takes the session's lock first (so no supervisor can come up meanwhile), opens the journal
+as any supervisor would (what a dead one left behind, and a deadline that passed, are recorded first), makes
+one step, and lets go. No agent is started. What the core announces by the way is shown in the status and in
+the event log, and the attention hook is started without waiting for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from loopsup.clock import Clock, SystemClock
+from loopsup.core.model import Loop, Moment
+from loopsup.errors import LoopsupError, RefusedError, from_kind
+from loopsup.store import journal, lock
+from loopsup.wire.control import Response
+from loopsup.wire.status import SessionFacts, status_object, without_owner
+
+if TYPE_CHECKING:
+    from loopsup.cli.selection import Session
+    from loopsup.core.effects import Reply, Step
+    from loopsup.core.events import Event
+    from loopsup.store.eventlog import EventWriter
+
+
+def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
+    """The status object from the files. `alive`: somebody holds the lock but does not answer."""
+    tail = journal.read_tail(session.folder)
+    loop = tail.loop if alive else without_owner(tail.loop)
+    facts = _facts(session, alive=alive, problem=tail.problem())
+    return status_object(facts, loop, (clock or SystemClock()).now())
+
+
+def pause(session: Session) -> Response:
+    """`pause` without a supervisor."""
+    from loopsup.core.events import Pause
+
+    return change(session, Pause())
+
+
+def stop(session: Session) -> Response:
+    """`stop` without a supervisor."""
+    from loopsup.core.events import Stop
+
+    return change(session, Stop())
+
+
+def update(session: Session, policy: dict[str, Any]) -> Response:
+    """`update` without a supervisor; `policy` has the keys of the control protocol."""
+    from loopsup.core.events import Update
+    from loopsup.core.model import Auto, Fixed
+
+    rhythm = policy.get("rhythm")
+    return change(
+        session,
+        Update(
+            rhythm=None if rhythm is None else Auto() if rhythm == "auto" else Fixed(rhythm),
+            min_delay_ms=policy.get("minDelayMs"),
+            max_delay_ms=policy.get("maxDelayMs"),
+            for_ms=policy.get("forMs"),
+            max_iterations=policy.get("maxIterations"),
+        ),
+    )
+
+
+def close(session: Session) -> Response:
+    """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
+    with _Owned(session, SystemClock()) as owned:
+        owned.take(None)
+        return Response(owned.status(), f"session '{session.name}' is closed already")
+
+
+def change(session: Session, event: Event, clock: Clock | None = None) -> Response:
+    """Carry out one command. A refusal is raised, after what had to be recorded anyway."""
+    with _Owned(session, clock or SystemClock()) as owned:
+        reply = owned.take(event)
+        if reply is None or not reply.ok:
+            raise from_kind(reply.kind, reply.message) if reply else RefusedError("the loop cannot do that now")
+        return Response(owned.status(), reply.message, reply.warnings)
+
+
+class _Owned:
+    """The session while we own it, instead of a supervisor."""
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self._session, self._clock = session, clock
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> _Owned:
+        from loopsup.store import eventlog
+
+        folder = self._session.folder
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock.SessionLock.acquire(folder))
+            self._journal = stack.enter_context(journal.JournalAppender.open(folder))
+            self._events = stack.enter_context(eventlog.EventWriter.open(folder))
+            self._stack = stack.pop_all()
+        self._loop = self._journal.tail.loop
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take(self, event: Event | None) -> Reply | None:
+        """Take over the journal, then carry out `event`."""
+        from loopsup.core.events import Opened
+        from loopsup.core.step import advance
+
+        now = self._clock.now()
+        events: list[Event] = [Opened(turns=self._recounted(now))]
+        if event is not None:
+            events.append(event)
+        reply: Reply | None = None
+        for each in events:
+            for step in advance(self._loop, each, now):
+                self._record(step.cause or each, step, now)
+                reply = step.reply
+        return reply
+
+    def status(self) -> dict[str, Any]:
+        facts = _facts(self._session, alive=False, problem=self._journal.tail.problem())
+        return status_object(facts, self._loop, self._clock.now())
+
+    def _record(self, cause: Event, step: Step, now: Moment) -> None:
+        """Journal first, then everything that can be seen of it."""
+        before = self._loop
+        if step.loop != before:
+            self._journal.append(now, cause, step.loop)
+            self._loop = step.loop
+            if step.loop is not None:
+                _tell_transition(self._events, before, step.loop, cause, now)
+        for effect in step.effects:
+            self._perform(effect, now)
+
+    def _perform(self, effect: object, now: Moment) -> None:
+        from loopsup.core.effects import Announce
+        from loopsup.wire.attention import attention_object
+        from loopsup.wire.events import LOOP_ATTENTION
+
+        if not isinstance(effect, Announce) or self._loop is None:
+            return  # a prompt is never due without an agent: nothing here says that one is idle
+        facts = _facts(self._session, alive=False, problem=None)
+        event = attention_object(effect.attention, self._loop.objective, facts.for_attention())
+        with contextlib.suppress(LoopsupError):  # the journal has it; a full disk must not hide the outcome
+            self._events.append(now.wall, LOOP_ATTENTION, event)
+        _start_hook(self._session, event)
+
+    def _recounted(self, now: Moment) -> int:
+        """LLM calls of the iteration a dead supervisor left; calls that never ended get their end (D-44)."""
+        from loopsup.store.eventlog import count_turns
+        from loopsup.wire.events import TURN_END
+
+        flight = None if self._loop is None else self._loop.flight
+        if self._loop is None or flight is None:
+            return 0
+        turns = count_turns(self._session.folder, flight.iteration, self._loop.started_at)
+        for turn in turns.open:
+            data = {"turnId": turn, "stopReason": "aborted", "error": "the supervisor was lost"}
+            self._events.append(now.wall, TURN_END, data, iteration=flight.iteration)
+        return turns.started
+
+
+def _tell_transition(events: EventWriter, before: Loop | None, after: Loop, cause: Event, now: Moment) -> None:
+    from loopsup.core.model import Paused
+    from loopsup.wire.events import LOOP_TRANSITION
+
+    if before is not None and (before.state, _reason(before)) == (after.state, _reason(after)):
+        return
+    data: dict[str, Any] = {"from": None if before is None else before.state.value, "to": after.state.value}
+    if isinstance(after.phase, Paused):
+        data["pauseReason"] = after.phase.reason.value
+    data["cause"] = type(cause).__name__.lower()
+    with contextlib.suppress(LoopsupError):
+        events.append(now.wall, LOOP_TRANSITION, data)
+
+
+def _reason(loop: Loop) -> object:
+    return getattr(loop.phase, "reason", None)
+
+
+def _start_hook(session: Session, event: dict[str, Any]) -> None:
+    """Start the attention hook, if there is one, and leave it to itself."""
+    from loopsup.cli.common import note
+    from loopsup.store.hooks import find_hook
+
+    hook = find_hook()
+    problem = hook.problem
+    if hook.path is not None and problem is None:
+        from loopsup.shell.hook import spawn_detached
+
+        try:
+            spawn_detached(session.folder, hook.path, event)
+        except OSError as error:
+            problem = f"{hook.path}: {error.strerror}"
+    if problem is not None:  # the outcome stands, whatever becomes of the hook
+        note(f"warning: the attention hook was not started: {problem}")
+
+
+def _facts(session: Session, *, alive: bool, problem: str | None) -> SessionFacts:
+    identity = session.identity
+    return SessionFacts(
+        name=session.name,
+        id=identity.id,
+        agent=identity.agent,
+        agent_session_id=identity.agent_session_id,
+        file=identity.agent_file,
+        cwd=identity.cwd,
+        alive=alive,
+        responding=False,
+        pid=session.owner_pid() if alive else None,
+        problem=problem,
+    )
