@@ -31,8 +31,8 @@ is written just before, and taken back if the envelope provably did not arrive.
 
 """
 DIAGRAM_NOTE = """
-Left out of the drawing: what stays where it is, and `branch moved` (the conversation went to another branch, which has
-a loop of its own or none; an active one comes back paused).
+Left out of the drawing: what stays where it is, and `branch moved` (the conversation went to another branch, which
+has a loop of its own or none; an active one comes back paused).
 
 ## Every state, every input
 
