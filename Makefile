@@ -24,7 +24,7 @@ demo: $(VENV)/.installed ## a loop that watches a small fake CI run, to its end
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/watch-ci/demo.sh
 
 test: lint types toolchain ## everything CI checks: style, types, all tests against the real Pi
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 fast: $(VENV)/.dev ## the tests that need no real processes and no network
 	$(BIN)/python -m pytest -m "not slow and not pi and not packaging"

@@ -68,6 +68,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.ports",
         "loopsup.registry",
         "loopsup.errors",
+        "loopsup.cli",  # one layer: what a verb does where no supervisor lives
         "loopsup.shell.hook",
     ),
     "loopsup.cli": (

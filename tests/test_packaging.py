@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytestmark = [pytest.mark.slow, pytest.mark.packaging, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.packaging, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
 
 THIRD_PARTY_PROJECT = """
 [build-system]
