@@ -362,7 +362,7 @@ def test_case_71_a_bad_update_changes_nothing(fields: dict[str, str], where: obj
     s = where()
     before, records = s.live, len(s.journal)
     reply = s.update(**fields)
-    assert (reply.ok, reply.usage) == (False, True)
+    assert (reply.ok, reply.kind) == (False, "usage")
     assert reply.message
     assert (s.live, len(s.journal)) == (before, records)
 

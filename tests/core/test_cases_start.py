@@ -42,7 +42,7 @@ def test_case_2_a_second_start_is_refused(paused: bool) -> None:
         s.pause()
     journal = list(s.journal)
     reply = s.start("second")
-    assert (reply.ok, reply.usage) == (False, False)
+    assert (reply.ok, reply.kind) == (False, "refused")
     assert reply.message
     assert s.journal == journal
     assert s.live.objective == "first"
@@ -98,7 +98,7 @@ USAGE = {
 def test_a_start_outside_the_bounds_is_refused_whole(policy: Policy) -> None:
     s = Scenario.scripted()
     reply = s.start("obj", policy=policy)
-    assert (reply.ok, reply.usage) == (False, True)
+    assert (reply.ok, reply.kind) == (False, "usage")
     assert reply.message
     assert (s.loop, s.journal, s.prompts) == (None, [], [])
 
@@ -107,7 +107,7 @@ def test_a_start_outside_the_bounds_is_refused_whole(policy: Policy) -> None:
 def test_case_5_a_blank_objective_is_refused(objective: str) -> None:
     s = Scenario.scripted()
     reply = s.start(objective)
-    assert (reply.ok, reply.usage) == (False, True)
+    assert (reply.ok, reply.kind) == (False, "usage")
     assert (s.loop, s.journal) == (None, [])
 
 
@@ -160,7 +160,7 @@ def test_case_11_the_first_wait_against_the_horizon(after: str, ok: bool, warned
         s.run_until(after)
         assert s.iterations == [ms(after)]
     else:
-        assert reply.usage
+        assert reply.kind == "usage"
         assert s.journal == []
 
 

@@ -267,9 +267,9 @@ class Scenario:
         reply = None
         steps = advance(self.loop, event, self.now)
         assert 1 <= len(steps) <= 2
+        own = 0 if isinstance(event, Opened) else len(steps) - 1  # the other step materialises the deadline
         for index, step in enumerate(steps):
-            last = index == len(steps) - 1
-            cause = event if last else Ticked(idle=False)
+            cause = event if index == own else Ticked(idle=False)
             if self.watch is not None:
                 self.watch(self.loop, cause, self.now, step.loop, step.effects)
             if step.loop != self.loop:
@@ -277,7 +277,7 @@ class Scenario:
             self.loop = step.loop
             for effect in step.effects:
                 self._perform(effect)
-            reply = step.reply if last else reply
+            reply = step.reply if index == own else reply
         if self._depth == 0:
             self._depth += 1
             while self._inbox:
@@ -311,8 +311,10 @@ class Scenario:
     def _take(self, stamp: Stamp, kind: PromptKind) -> None:
         assert self.loop is not None
         turn = self.script.popleft() if self.script else self.default
-        words = envelope.iteration if kind is PromptKind.ITERATION else envelope.reminder
-        text = words(self.loop, self.now, self.language)
+        if kind is PromptKind.ITERATION:
+            text = envelope.iteration(self.loop, self.now, self.language)
+        else:
+            text = envelope.reminder(self.loop, self.language)
         self.prompts.append(Prompt(self.at, kind, stamp, text, taken=turn.refused is None))
         if turn.refused is not None:
             self._inbox.append(HandoverRefused(stamp, turn.refused, busy=turn.busy))
@@ -438,8 +440,8 @@ class Scenario:
         before, records = self.loop, len(self.journal)
         reply = self.deliver(command)
         assert reply is not None, "a command must be answered"
-        materialised = self.journal[records:] and isinstance(self.journal[records].event, Ticked)
-        if not reply.ok and not materialised:
+        expired = self.loop is not None and before is not None and self.loop.deadline_expired > before.deadline_expired
+        if not reply.ok and not expired:  # a refused `resume` may be what materialises the deadline (L-36)
             assert (self.loop, len(self.journal)) == (before, records), "a refused command changes nothing"
         return reply
 
