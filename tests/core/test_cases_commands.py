@@ -351,6 +351,10 @@ BAD_UPDATES: dict[str, dict[str, object]] = {
     "min above max": {"every": "auto", "min_delay": "2h", "max_delay": "1h"},
     "zero iterations": {"max_iterations": 0},
     "negative iterations": {"max_iterations": -5},
+    "no horizon": {"for_": "0"},
+    "no minimum": {"min_delay": "0"},
+    "no maximum": {"max_delay": "0"},
+    "no interval": {"every": "0"},
     "nothing": {},
 }
 

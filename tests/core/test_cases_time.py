@@ -355,6 +355,24 @@ def test_a_deadline_value_once_announced_stays_latched_after_other_values() -> N
     assert s.events == ("duration_limit",)
 
 
+@pytest.mark.parametrize("lasts", ["0", "3h"], ids=["waiting", "running"])
+def test_an_active_loop_brought_back_to_a_latched_deadline_pauses_silently(lasts: str) -> None:
+    s = Scenario.scripted(says("continue"), says("continue", lasts=lasts))
+    s.start()
+    s.run_until("+5m")
+    s.set_wall(30 * HOUR)
+    s.set_wall(-30 * HOUR)
+    assert s.update(for_="48h").ok
+    assert s.resume().ok
+    s.run_until("+6m")
+    assert s.live.state == ("waiting" if lasts == "0" else "running")
+    s.update(for_="24h")
+    assert s.view() == View("paused", "duration_limit", 2, events=("duration_limit",))
+    s.run_until("+30h")
+    assert s.events == ("duration_limit",)
+    assert s.sent == 2
+
+
 def test_case_93_a_wait_of_forty_days() -> None:
     s = Scenario.scripted()
     s.start(policy=policy_of("40d", for_="60d", max_delay="60d"))

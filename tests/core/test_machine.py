@@ -137,8 +137,8 @@ class Invariants:
         into = {state, reason} & ATTENTION if (state, reason) != was else set()
         if before is None or before.id != after.id:
             into = set()  # a branch brings back a state that was told long ago
-        elif reason == "duration_limit" and after.expired_deadlines != before.expired_deadlines:
-            into = {"duration_limit"}  # also from one expired deadline to the next (D-11)
+        elif reason == "duration_limit":  # told once for each deadline value, and not again (D-11)
+            into = {"duration_limit"} if after.expired_deadlines != before.expired_deadlines else set()
         assert len(told) == len(into), f"{was} -> {(state, reason)} told {told}"
         for attention in told:
             assert str(attention.status) in into
