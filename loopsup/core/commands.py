@@ -154,9 +154,9 @@ def on_update(loop: Loop | None, event: Update, now: Moment) -> Step:
         return refuse(loop, "update needs at least one option", "usage")
     policy = Policy(
         rhythm=loop.policy.rhythm if event.rhythm is None else event.rhythm,
-        min_delay_ms=event.min_delay_ms or loop.policy.min_delay_ms,
-        max_delay_ms=event.max_delay_ms or loop.policy.max_delay_ms,
-        for_ms=event.for_ms or loop.policy.for_ms,
+        min_delay_ms=loop.policy.min_delay_ms if event.min_delay_ms is None else event.min_delay_ms,
+        max_delay_ms=loop.policy.max_delay_ms if event.max_delay_ms is None else event.max_delay_ms,
+        for_ms=loop.policy.for_ms if event.for_ms is None else event.for_ms,
         max_iterations=loop.policy.max_iterations if event.max_iterations is None else event.max_iterations,
     )
     faults = policies.check(policy).faults
