@@ -25,6 +25,7 @@ from loopsup.core.model import (
 )
 from loopsup.core.moves import (
     ATTENTION_REASONS,
+    back_under_latch,
     deadline_armed,
     done,
     due_or_queued,
@@ -185,7 +186,7 @@ def _reschedule(loop: Loop, every_ms: int, now: Moment) -> Loop:
 
 def _enforce(loop: Loop, reduced: bool, now: Moment) -> Step:
     """A limit reduced to what is used already takes hold at once, except under a running iteration (L-34)."""
-    if deadline_armed(loop) and now.wall >= loop.deadline_at:
+    if (deadline_armed(loop) and now.wall >= loop.deadline_at) or back_under_latch(loop):
         return expire(loop, now)
     if not reduced or loop.iteration_count < loop.policy.max_iterations:
         return Step(loop)
