@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import get_args
 
 import pytest
 
 from loopsup.core import events
-from loopsup.core.effects import HandOver
+from loopsup.core.effects import HandOver, Step
 from loopsup.core.events import (
     AgentLost,
     AgentStartFailed,
@@ -211,14 +212,20 @@ def test_the_table_keeps_an_end() -> None:
             assert TABLE[state, kind] == {state}
 
 
+@cache
+def outcomes(kind: type) -> list[tuple[Loop | None, Event, Moment, Step]]:
+    """Every sample of this event in every sample of a state, at every moment."""
+    pairs = itertools.product(LOOPS, EVENTS[kind], MOMENTS.values())
+    return [(loop, event, now, step(loop, event, now)) for loop, event, now in pairs]
+
+
 def place(loop: Loop | None) -> State | None:
     return None if loop is None else loop.state
 
 
 @pytest.mark.parametrize("kind", ALL_EVENTS, ids=lambda kind: kind.__name__)
 def test_every_event_is_legal_everywhere(kind: type) -> None:
-    for loop, event, now in itertools.product(LOOPS, EVENTS[kind], MOMENTS.values()):
-        one = step(loop, event, now)
+    for loop, event, now, one in outcomes(kind):
         landed = place(one.loop)
         assert landed in TABLE[place(loop), kind], f"{loop}\n{event}\n{now}"
         if isinstance(event, Command | DecisionCalled):
@@ -270,8 +277,8 @@ def test_every_move_of_the_table_happens() -> None:
     """The diagram drawn from the table shows no arrow that the machine never takes."""
     seen: dict[tuple[State | None, type], set[State | None]] = {pair: set() for pair in TABLE}
     for kind in ALL_EVENTS:
-        for loop, event, now in itertools.product(LOOPS, EVENTS[kind], MOMENTS.values()):
-            seen[place(loop), kind].add(place(step(loop, event, now).loop))
+        for loop, _, _, one in outcomes(kind):
+            seen[place(loop), kind].add(place(one.loop))
     missing = {
         f"{pair[0]} --{pair[1].__name__}--> {sorted(map(str, targets - seen[pair]))}"
         for pair, targets in TABLE.items()
