@@ -353,7 +353,7 @@ class Session(RuleBasedStateMachine):
 
 
 def test_random_lives() -> None:
-    run_state_machine_as_test(Session, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Session, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))
 
 
 @pytest.mark.slow
