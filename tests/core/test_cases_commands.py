@@ -60,6 +60,25 @@ def test_case_49_pause_during_an_iteration(verb: str, view: View) -> None:
     assert s.view() == view
 
 
+@pytest.mark.parametrize(
+    ("verb", "view"),
+    [
+        ("continue", View("paused", "iteration_limit", 1, 1, events=("iteration_limit",))),
+        ("block", View("paused", "blocked", 1, 1, events=("blocked",))),
+        ("complete", View("completed", None, 1, 1, events=("completed",))),
+    ],
+)
+@pytest.mark.parametrize("pausing", [False, True])
+def test_the_last_iteration_with_and_without_a_pause_intent(verb: str, view: View, pausing: bool) -> None:
+    s = Scenario.scripted(says(verb, lasts="5m"))
+    s.start(policy=policy_of(max_iterations=1))
+    s.run_until("+1m")
+    if pausing:
+        s.pause()
+    s.run_until("+1h")
+    assert s.view() == view
+
+
 @pytest.mark.parametrize("verb", ["continue", "complete", "fail", "block"])
 def test_case_50_stop_during_an_iteration(verb: str) -> None:
     s = running(says(verb, lasts="5m"))
@@ -351,6 +370,10 @@ BAD_UPDATES: dict[str, dict[str, object]] = {
     "min above max": {"every": "auto", "min_delay": "2h", "max_delay": "1h"},
     "zero iterations": {"max_iterations": 0},
     "negative iterations": {"max_iterations": -5},
+    "no horizon": {"for_": "0"},
+    "no minimum": {"min_delay": "0"},
+    "no maximum": {"max_delay": "0"},
+    "no interval": {"every": "0"},
     "nothing": {},
 }
 

@@ -108,6 +108,8 @@ class Invariants:
             assert due.wall < loop.deadline_at, "a wake is armed only before the deadline"
         if loop.state is State.PAUSED:
             assert due.mono is None, "nothing wakes a paused loop"
+        active = loop.state in {State.WAITING, State.QUEUED, State.RUNNING}
+        assert not (active and loop.deadline_expired), "a latched deadline leaves no active loop (D-11)"
         if not loop.terminal and not loop.deadline_expired and due.wall is None:
             # Only what ends the iteration whatever the clock says holds the deadline off (D-36, D-37).
             flight = loop.flight
@@ -135,8 +137,8 @@ class Invariants:
         into = {state, reason} & ATTENTION if (state, reason) != was else set()
         if before is None or before.id != after.id:
             into = set()  # a branch brings back a state that was told long ago
-        elif reason == "duration_limit" and after.expired_deadlines != before.expired_deadlines:
-            into = {"duration_limit"}  # also from one expired deadline to the next (D-11)
+        elif reason == "duration_limit":  # told once for each deadline value, and not again (D-11)
+            into = {"duration_limit"} if after.expired_deadlines != before.expired_deadlines else set()
         assert len(told) == len(into), f"{was} -> {(state, reason)} told {told}"
         for attention in told:
             assert str(attention.status) in into
@@ -351,7 +353,7 @@ class Session(RuleBasedStateMachine):
 
 
 def test_random_lives() -> None:
-    run_state_machine_as_test(Session, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(Session, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))
 
 
 @pytest.mark.slow

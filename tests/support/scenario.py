@@ -269,9 +269,9 @@ class Scenario:
         reply = None
         steps = advance(self.loop, event, self.now)
         assert 1 <= len(steps) <= 2
-        own = 0 if isinstance(event, Opened) else len(steps) - 1  # the other step materialises the deadline
-        for index, step in enumerate(steps):
-            cause = event if index == own else Ticked(idle=False)
+        for step in steps:
+            cause = step.cause
+            assert cause is not None
             if self.watch is not None:
                 self.watch(self.loop, cause, self.now, step.loop, step.effects)
             if step.loop != self.loop:
@@ -279,7 +279,7 @@ class Scenario:
             self.loop = step.loop
             for effect in step.effects:
                 self._perform(effect)
-            reply = step.reply if index == own else reply
+            reply = step.reply
         if self._depth == 0:
             self._depth += 1
             while self._inbox:
@@ -442,9 +442,7 @@ class Scenario:
         before, records = self.loop, len(self.journal)
         reply = self.deliver(command)
         assert reply is not None, "a command must be answered"
-        expired = (
-            self.loop is not None and before is not None and self.loop.deadline_expired > before.deadline_expired
-        )
+        expired = before is not None and not before.deadline_expired and self.live.deadline_expired
         if not reply.ok and not expired:  # a refused `resume` may be what materialises the deadline (L-36)
             assert (self.loop, len(self.journal)) == (before, records), "a refused command changes nothing"
         return reply
