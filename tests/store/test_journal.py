@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -248,6 +249,41 @@ def test_a_full_disk_changes_nothing_and_the_next_append_is_clean(folder: Path, 
     for message, unchanged, next_seq in out[:3]:
         assert message.startswith(f"cannot write {folder / NAME}: the disk is full (")
         assert (unchanged, next_seq) == (True, 2)
+
+
+def test_a_write_that_cannot_even_be_taken_back_is_taken_back_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, LINES[0])
+    real_write = os.write
+
+    def refused(_fd: int, _size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with JournalAppender.open(folder) as journal:
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "write", lambda fd, line: real_write(fd, line[:30]))
+            broken.setattr(os, "ftruncate", refused)
+            for _ in range(2):
+                with pytest.raises(StorageError, match="cannot write"):
+                    journal.append(Moment(5, 5), Pause(), None)
+        assert len(path.read_bytes()) == len(LINES[0]) + 30
+        made = journal.append(Moment(5, 5), Pause(), None)
+    assert path.read_bytes() == LINES[0] + encode_record(made)
+
+
+def test_a_record_that_is_not_on_the_medium_is_not_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(folder, LINES[0])
+
+    def refused(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with JournalAppender.open(folder) as journal:
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", refused)
+            with pytest.raises(StorageError, match="Input/output error"):
+                journal.append(Moment(5, 5), Pause(), None)
+        assert (path.read_bytes(), journal.next_seq) == (LINES[0], 2)
 
 
 def test_a_symlink_a_directory_and_a_pipe_are_refused(folder: Path, tmp_path: Path) -> None:

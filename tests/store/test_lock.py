@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import threading
@@ -71,6 +72,23 @@ def test_lookers_do_not_keep_a_taker_out(folder: Path, spawn: Spawn) -> None:
     for _ in range(20):
         with SessionLock.acquire(folder):
             assert probe(folder) == Owner(os.getpid())
+
+
+def test_a_looker_is_not_taken_for_an_owner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SessionLock.acquire(folder).release()
+    looker = os.open(folder / NAME, os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            os.close(looker)
+
+    monkeypatch.setattr(locks, "OWNER_TRIES", 1)
+    monkeypatch.setattr(locks.time, "sleep", nap)
+    with SessionLock.acquire(folder):
+        assert len(naps) == 3
 
 
 def test_release_is_complete_and_may_be_said_twice(folder: Path) -> None:
