@@ -6,7 +6,6 @@ file everything has its default. `SETTINGS` is the whole list; the defaults are 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -279,6 +278,8 @@ def _section(name: str, table: Any, known: Mapping[str, Check], near: list[str] 
 
 
 def _unknown(full: str, key: str, known: list[str]) -> str:
+    import difflib  # only on an error: it costs every command its import
+
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
     prefix = full.removesuffix(key)
     return f"unknown key {full!a}; did you mean '{prefix}{close[0]}'?" if close else f"unknown key {full!a}"
