@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from loopsup.ports import (
+    AbortReason,
     Accepted,
     AgentUnableError,
     Conversation,
@@ -74,17 +75,18 @@ def test_the_tool_is_there_under_an_allow_list_of_tools(tmp_path: Path) -> None:
     drive(tmp_path, [Reply(tools=[decision("complete")])] * 3, scenario)
 
 
-def test_settings_that_leave_the_tool_out_do_not(tmp_path: Path) -> None:
+def test_an_extension_that_switches_the_tools_does_not_take_it_away(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         before = (tmp_path / "agent" / "settings.json").read_bytes()
+        world.extension("plan", 'pi.on("agent_settled", () => pi.setActiveTools(["read"]));')
         async with running(world) as run:
-            await run.agent.prompt(stamped())
-            await run.told.until("settled")
-        names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
-        assert "loop_control" in names
+            for number in (1, 2):
+                await run.agent.prompt(stamped("look", number))
+                await run.told.until("settled", number)
+            assert len(run.told.all("decide")) == 2
         assert (tmp_path / "agent" / "settings.json").read_bytes() == before
 
-    drive(tmp_path, [Reply(tools=[decision("complete")])], scenario, defaultTools=["read"])
+    drive(tmp_path, [Reply(tools=[decision("continue")])] * 2, scenario, defaultTools=["-loop_control"])
 
 
 @pytest.mark.parametrize("when", ["idle", "working"])
@@ -119,7 +121,8 @@ def test_an_exit_comes_with_the_last_words(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         world.extension(
             "crash",
-            'pi.registerCommand("crash", { handler: async () => { setTimeout(() => { throw new Error("BOOM-42"); }, 1); } });',
+            """const boom = () => { throw new Error("BOOM-42"); };
+            pi.registerCommand("crash", { handler: async () => void setTimeout(boom, 1) });""",
         )
         async with running(world) as run:
             await run.agent.prompt(said("/crash"))
@@ -310,8 +313,6 @@ def test_a_dialog_of_the_users_extension_is_a_question(tmp_path: Path, allow: bo
 
 
 def test_an_abort_closes_the_dialogs_first(tmp_path: Path) -> None:
-    from loopsup.ports import AbortReason
-
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         world.extension("asking", ASKING)
         async with running(world) as run:
@@ -330,7 +331,9 @@ def test_an_abort_closes_the_dialogs_first(tmp_path: Path) -> None:
 def test_a_dialog_that_times_out_in_pi_is_over(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         world.extension(
-            "asking", 'pi.on("agent_start", async (_: any, ctx: any) => { await ctx.ui.input("Name?", "", { timeout: 50 }); });'
+            "asking",
+            """pi.on("agent_start", async (_: any, ctx: any) => {
+            await ctx.ui.input("Name?", "", { timeout: 50 }); });""",
         )
         async with running(world) as run:
             await run.agent.prompt(stamped())
@@ -345,7 +348,8 @@ def test_notices_of_extensions_are_no_questions(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         world.extension(
             "noisy",
-            'pi.on("agent_start", async (_: any, ctx: any) => { ctx.ui.notify("hi"); ctx.ui.setStatus("x", "request"); });',
+            """pi.on("agent_start", async (_: any, ctx: any) => {
+            ctx.ui.notify("hi"); ctx.ui.setStatus("x", "request"); });""",
         )
         async with running(world) as run:
             await run.agent.prompt(stamped())
