@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from loopsup.process import Child
 from loopsup.wire import events as ev
 from loopsup_pi import dialogs
 from loopsup_pi.arguments import TOOL, command_line
+from loopsup_pi.diagnostics import WIDTH, Diagnostics
 from loopsup_pi.link import Link
 from loopsup_pi.rpc import Inbox, Record, Requests
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
@@ -45,18 +45,16 @@ START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's ext
 HANDOVER_S = 60.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
 CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
-STDERR_LINES = 200  # of one process that go to the log: a warning in a loop must not fill it
-STDERR_TAIL = 8  # lines kept to explain an exit
-STDERR_WIDTH = 500  # characters of one line
 
 
 class PiAgent:
     """See `loopsup.ports.Agent`."""
 
-    def __init__(self, launch: Launch, events: AgentEvents, executable: str) -> None:
+    def __init__(self, launch: Launch, events: AgentEvents, executable: str, start_s: float = START_S) -> None:
         self._launch = launch
         self._events = events
         self._executable = executable
+        self._start_s = start_s
         self._child: Child | None = None
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
@@ -74,8 +72,7 @@ class PiAgent:
         self._idle = asyncio.Event()
         self._idle.set()
         self._questions = dialogs.Questions(events, self._rpc.tell)
-        self._stderr: deque[str] = deque(maxlen=STDERR_TAIL)
-        self._stderr_count = 0
+        self._diagnostics = Diagnostics(launch.log)
 
     @property
     def pid(self) -> int | None:
@@ -104,11 +101,11 @@ class PiAgent:
         ready = asyncio.gather(state, self._hello)
         over: set[asyncio.Future[Any]] = {ready, self._watch}
         try:
-            await asyncio.wait(over, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(over, timeout=self._start_s, return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and isinstance(ready.exception(), ConnectionError):
                 await asyncio.wait({self._watch}, timeout=STATE_S)
             if self._watch.done():
-                raise AgentUnableError(f"pi ended at its start: {self._why(self._watch.result())}")
+                raise AgentUnableError(f"pi ended at its start: {self._diagnostics.explain(self._watch.result())}")
             if not ready.done():
                 raise AgentUnableError(self._not_ready(state.done()))
             return ready.result()
@@ -130,7 +127,7 @@ class PiAgent:
             cwd=launch.cwd,
             env={**launch.env, "LOOPSUP_PI_SETUP": self._link.setup(permissions)},
             on_line=self._on_line,
-            on_stderr=self._on_stderr,
+            on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
         )
         self._watch = asyncio.create_task(self._until_exit(self._child))
@@ -142,7 +139,7 @@ class PiAgent:
         self._questions.gone()
         self._idle.set()
         if self._started and not self._closing:
-            self._events.lost(self._why(reason))
+            self._events.lost(self._diagnostics.explain(reason))
         return reason
 
     async def close(self) -> None:
@@ -156,19 +153,12 @@ class PiAgent:
             await self._watch
         await self._link.close()
 
-    def _why(self, exit_text: str) -> str:
-        """How Pi ended, with its own last words."""
-        words = " / ".join(line.strip() for line in self._stderr if line.strip())
-        if "SyntaxError" in words and "node:" in words:
-            words += " (Pi needs node 22.19 or newer)"
-        return f"{exit_text}; {words}" if words else exit_text
-
     def _not_ready(self, answers: bool) -> str:
         """Why `start` gave up on a living process."""
         if (asked := self._questions.first()) is not None:
             return f"pi did not get ready: one of your Pi extensions waits for an answer at its start ({asked})"
         what = "loopsup's extension inside it never said hello" if answers else "it did not answer"
-        return self._why(f"pi did not get ready within {START_S:.0f} s: {what}")
+        return self._diagnostics.explain(f"pi did not get ready within {self._start_s:g} s: {what}")
 
     # ---- verbs ------------------------------------------------------------------------------------
 
@@ -250,15 +240,7 @@ class PiAgent:
         if isinstance(record, dict):
             self._inbox.put(record)
         else:
-            self._launch.log(f"pi printed something that is no record: {line[:STDERR_WIDTH]!r}")
-
-    def _on_stderr(self, line: str) -> None:
-        self._stderr.append(line[:STDERR_WIDTH])
-        self._stderr_count += 1
-        if self._stderr_count < STDERR_LINES:
-            self._launch.log(f"pi: {line[:STDERR_WIDTH]}")
-        elif self._stderr_count == STDERR_LINES:
-            self._launch.log("pi: (its further diagnostics are left out)")
+            self._launch.log(f"pi printed something that is no record: {line[:WIDTH]!r}")
 
     def _deliver(self, record: Record) -> None:
         match record.get("type"):
@@ -266,7 +248,7 @@ class PiAgent:
                 self._on_response(record)
                 return
             case "extension_error":
-                self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:STDERR_WIDTH]}")
+                self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:WIDTH]}")
             case "tool_execution_end" if record.get("toolName") == TOOL:
                 self._cross_check(record.get("isError") is not True)
         if dialogs.is_dialog(record):

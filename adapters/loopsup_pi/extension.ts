@@ -110,8 +110,6 @@ export default function (pi: ExtensionAPI) {
   let decided = false; // a decision was accepted in the turn under way
 
   pi.on("session_start", (event, ctx) => {
-    const active = pi.getActiveTools();
-    if (!active.includes(TOOL)) pi.setActiveTools([...active, TOOL]); // left out by a `defaultTools` setting
     const hello = {
       type: "hello",
       token: setup.token,
@@ -120,7 +118,7 @@ export default function (pi: ExtensionAPI) {
       file: ctx.sessionManager.getSessionFile() ?? null,
       cwd: ctx.cwd,
       marker: marker(ctx),
-      tool: pi.getActiveTools().includes(TOOL),
+      tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
       if (record.type === "attention") {
@@ -133,6 +131,12 @@ export default function (pi: ExtensionAPI) {
     });
   });
   pi.on("session_shutdown", () => link.close());
+
+  // Another extension (a "plan mode") may have switched to tools of its own choice.
+  pi.on("before_agent_start", () => {
+    const active = pi.getActiveTools();
+    if (!active.includes(TOOL)) pi.setActiveTools([...active, TOOL]);
+  });
 
   // Before the conversation branches the loop must be paused; if nobody answers, the user goes first.
   pi.on("session_before_fork", async () => void (await link.ask({ type: "forking", what: "fork" })));

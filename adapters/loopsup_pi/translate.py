@@ -69,6 +69,7 @@ class Translator:
         self._running = False
         self._decided = False
         self._failure: dict[str, Any] | None = None  # the error the run ended with, so far
+        self._doing = Doing.NOTHING
 
     @property
     def running(self) -> bool:
@@ -79,6 +80,13 @@ class Translator:
         """What this record means."""
         handler = _HANDLERS.get(str(record.get("type")))
         return [] if handler is None else handler(self, record)
+
+    def _now(self, doing: Doing) -> list[Output]:
+        """Told once."""
+        if doing is self._doing:
+            return []
+        self._doing = doing
+        return [Now(doing)]
 
     def _agent_start(self, _: Record) -> list[Output]:
         if self._running:
@@ -93,7 +101,7 @@ class Translator:
             self._decided = True
             return [Emit(ev.ABORT, {"reason": "decision"})]
         if record.get("statusText") == REQUEST_MARK and self._running:
-            return [*self._open_turn(), Now(Doing.MODEL)]
+            return [*self._open_turn(), *self._now(Doing.MODEL)]
         return []
 
     def _open_turn(self) -> list[Output]:
@@ -107,7 +115,7 @@ class Translator:
         message = _object(record.get("message"))
         if message.get("role") != "assistant" or message.get("stopReason") != "pending":
             return []
-        return [*self._open_turn(), Now(Doing.MODEL)]
+        return [*self._open_turn(), *self._now(Doing.MODEL)]
 
     def _message_update(self, record: Record) -> list[Output]:
         update = _object(record.get("assistantMessageEvent"))
@@ -120,7 +128,7 @@ class Translator:
         message = _object(record.get("message"))
         if message.get("role") != "assistant":
             return []
-        content = [_object(part) for part in message.get("content") or ()]
+        content = _objects(message.get("content"))
         stop = _STOP.get(str(message.get("stopReason")), "stop")
         self._failure = None
         if self._turn is None and stop == "aborted" and not content:
@@ -134,7 +142,7 @@ class Translator:
             self._ended["usage"] = usage
         if content:
             out.append(Emit(ev.ASSISTANT_MESSAGE, self._message(content)))
-        return [*out, Now(Doing.NOTHING)]
+        return [*out, *self._now(Doing.NOTHING)]
 
     def _message(self, content: list[Mapping[str, Any]]) -> dict[str, Any]:
         text = "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
@@ -157,7 +165,7 @@ class Translator:
             "toolName": str(record.get("toolName")),
             "arguments": _bounded_arguments(record.get("args")),
         }
-        return [Now(Doing.TOOL), Emit(ev.TOOL_START, data)]
+        return [*self._now(Doing.TOOL), Emit(ev.TOOL_START, data)]
 
     def _tool_end(self, record: Record) -> list[Output]:
         failed = bool(record.get("isError"))
@@ -170,14 +178,14 @@ class Translator:
         return [Emit(ev.TOOL_COMPLETE, data)]
 
     def _retry_start(self, _: Record) -> list[Output]:
-        return [Now(Doing.BACKOFF)]
+        return self._now(Doing.BACKOFF)
 
     def _compaction_start(self, _: Record) -> list[Output]:
-        return [Now(Doing.COMPACTION)]
+        return self._now(Doing.COMPACTION)
 
     def _compaction_end(self, record: Record) -> list[Output]:
         done: list[Output] = [Emit(ev.SESSION_COMPACTION, {})] if record.get("result") else []
-        return [*done, Now(Doing.NOTHING)]
+        return [*done, *self._now(Doing.NOTHING)]
 
     def _settled(self, record: Record) -> list[Output]:
         out: list[Output] = []
@@ -188,7 +196,7 @@ class Translator:
         aborted = record.get("aborted") is True and not self._decided
         self._turn = self._ended = self._failure = None
         self._running = self._decided = False
-        return [*out, Now(Doing.NOTHING), RunSettled(aborted)]
+        return [*out, *self._now(Doing.NOTHING), RunSettled(aborted)]
 
 
 _HANDLERS = {
@@ -215,7 +223,7 @@ _KINDS = (
     ("auth", ("401", "403", "api key", "unauthorized", "authentication", "billing")),
     (
         "network",
-        ("connection", "network", "timed out", "timeout", "terminated", "fetch failed", "finish_reason"),
+        ("connection", "network", "timed out", "timeout", "terminated", "fetch failed", "stream ended"),
     ),
 )
 
@@ -240,7 +248,7 @@ def _usage(raw: object) -> dict[str, Any] | None:
 
 def _result_text(raw: object) -> str:
     """What the model gets to see of a tool's result."""
-    parts = [_object(part) for part in _object(raw).get("content") or ()]
+    parts = _objects(_object(raw).get("content"))
     return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type')}]" for part in parts)
 
 
@@ -252,3 +260,7 @@ def _bounded_arguments(raw: object) -> object:
 
 def _object(raw: object) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}
+
+
+def _objects(raw: object) -> list[Mapping[str, Any]]:
+    return [_object(part) for part in raw] if isinstance(raw, list) else []

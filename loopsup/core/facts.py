@@ -75,18 +75,7 @@ def on_tick(loop: Loop, event: Ticked, now: Moment) -> Step:
         case Running(Flight(delivery=Delivery.PENDING, retry=Moment() as retry) as flight) if retry.reached(now):
             return Step(with_flight(loop, replace(flight, retry=None)))
         case _:
-            return Step(_disarmed(loop, now))
-
-
-def _disarmed(loop: Loop, now: Moment) -> Loop:
-    """A retry that is due while the agent is not idle waits for that, no longer for the time."""
-    match loop.phase:
-        case Queued(retry=Moment() as retry) if retry.reached(now):
-            return replace(loop, phase=replace(loop.phase, retry=None))
-        case Running(flight) if flight.retry is not None and flight.retry.reached(now):
-            return with_flight(loop, replace(flight, retry=None))
-        case _:
-            return loop
+            return Step(loop)
 
 
 def _ready(retry: Moment | None, now: Moment) -> bool:
