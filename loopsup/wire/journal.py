@@ -49,6 +49,7 @@ from loopsup.wire.times import instant, parse_instant
 
 VERSION = 1
 MAX_INSTANT = parse_instant("9999-01-01T00:00:00.000Z")  # beyond, there is no form to show it in
+MAX_SEQ = 2**52  # far from any real journal, and the numbers after it still fit
 MAX_CLOCK_LEAD_MS = MAX_MS  # a start this far after its own record is not a clock set back but damage
 
 
@@ -119,8 +120,8 @@ def decode_record(line: bytes) -> Record | UnknownVersion | Damaged:
 
 def _record(obj: dict[str, Any]) -> Record:
     seq = decode(int, _need(obj, "seq"), "seq")
-    if seq < 0:
-        raise ValueError("seq: it is negative")
+    if not 0 <= seq <= MAX_SEQ:
+        raise ValueError("seq: it is out of range")
     at = parse_instant(decode(str, _need(obj, "at"), "at"))
     event_obj = _need(obj, "event")
     event = decode(Event, event_obj, "event")
@@ -219,7 +220,7 @@ def _seq_or_none(obj: dict[str, Any]) -> int | None:
         seq = decode(int, obj.get("seq"), "seq")
     except ValueError:
         return None
-    return seq if seq >= 0 else None
+    return seq if 0 <= seq <= MAX_SEQ else None
 
 
 def _no_constant(name: str) -> float:

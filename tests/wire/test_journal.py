@@ -76,7 +76,7 @@ def test_a_line_is_readable_by_people_and_other_programs() -> None:
     }
 
 
-@given(values(Event, 0, 10**12), st.integers(0, 2**53))
+@given(values(Event, 0, 10**12), st.integers(0, 2**52))
 def test_every_event_comes_back_as_one_ascii_line(event: Event, seq: int) -> None:
     record = Record(seq, T0, Moment(T0, 5), event, LOOP)
     raw = encode_record(record)
@@ -114,7 +114,7 @@ def test_crlf_and_unknown_keys_do_not_matter() -> None:
         (line(v=None), "it has no version"),
         (line(v=True), "it has no version"),
         (line(v=1.0), "it has no version"),
-        (line(seq=-1), "seq: it is negative"),
+        (line(seq=-1), "seq: it is out of range"),
         (line(seq="7"), "seq: expected an integer, found '7'"),
         (line(at="yesterday"), "'yesterday' is not an instant like 2026-10-10T00"),
         (line(at="2026-13-40T00:00:00.000Z"), "month must be in 1..12"),

@@ -1,0 +1,156 @@
+"""`events.jsonl`: the conversation's events, stored and read back.
+
+Not the truth (that is the journal), so no fsync per event; but counted from after a crash, so lines are whole,
+numbered, and a torn one never spoils its neighbour. Readers skip what they cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from loopsup.store.files import LineFile, lines_backwards, lines_forwards, open_private, storage_error
+from loopsup.wire.events import TURN_END, TURN_START, USER_MESSAGE, ConversationEvent, encode
+from loopsup.wire.times import parse_instant
+
+NAME = "events.jsonl"
+LOOP_ORIGIN = "loop"  # the user.message that is an envelope: an iteration starts with it
+
+
+class EventWriter:
+    """The owner's end of the event log."""
+
+    def __init__(self, file: LineFile, next_seq: int) -> None:
+        self._file = file
+        self.next_seq = next_seq
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open for appending; a torn last line gets its line end. Only under the session's lock. StorageError."""
+        file = LineFile.open(folder / NAME)
+        try:
+            file.end_torn_line()
+            return cls(file, _next_seq(folder))
+        except BaseException:
+            file.close()
+            raise
+
+    def append(
+        self,
+        at: int,
+        kind: str,
+        data: Mapping[str, Any],
+        *,
+        iteration: int | None = None,
+        agent_id: str | None = None,
+    ) -> ConversationEvent:
+        """Store one event (`at`: wall ms). StorageError: it is not stored and its number is free again."""
+        event = ConversationEvent(self.next_seq, at, kind, data, iteration, agent_id)
+        self._file.append(encode(event), durable=False)
+        self.next_seq += 1
+        return event
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(folder: Path, since: int = 0) -> Iterator[dict[str, Any]]:
+    """The stored events with a number above `since`, oldest first, as their JSON objects."""
+    fd = _open(folder)
+    if fd is None:
+        return
+    try:
+        with os.fdopen(fd, "rb") as file:
+            for _, line in lines_forwards(file):
+                event = _decoded(line)
+                if event is not None and event["seq"] > since:
+                    yield event
+    except OSError as error:
+        raise storage_error("cannot read", folder / NAME, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """LLM calls of one iteration: how many started, and the ids of those that never ended."""
+
+    started: int = 0
+    open: tuple[str, ...] = ()
+
+
+def count_turns(folder: Path, iteration: int, not_before: int) -> Turns:
+    """The turns of the newest iteration, if it is `iteration` of the loop that started at `not_before` (wall ms).
+
+    For the recount after a crash: the caller stores a turn_end for each open one, so that pairs stay equal.
+    Sub-agents' turns are not counted.
+    """
+    ended: set[str] = set()
+    started: list[str] = []
+    for event in _backwards(folder):
+        number = event.get("iteration")
+        if parse_instant(event["at"]) < not_before or (number is not None and number != iteration):
+            break
+        if number is None or "agentId" in event:
+            continue
+        turn = str(event["data"].get("turnId"))
+        if event["type"] == TURN_END:
+            ended.add(turn)
+        elif event["type"] == TURN_START:
+            started.append(turn)
+        elif event["type"] == USER_MESSAGE and event["data"].get("origin") == LOOP_ORIGIN:
+            break
+    return Turns(len(started), tuple(turn for turn in reversed(started) if turn not in ended))
+
+
+def _backwards(folder: Path) -> Iterator[dict[str, Any]]:
+    fd = _open(folder)
+    if fd is None:
+        return
+    try:
+        for _, line, _ in lines_backwards(fd):
+            event = _decoded(line)
+            if event is not None:
+                yield event
+    except OSError as error:
+        raise storage_error("cannot read", folder / NAME, error) from error
+    finally:
+        os.close(fd)
+
+
+def _next_seq(folder: Path) -> int:
+    newest = next(_backwards(folder), None)
+    return 1 if newest is None else newest["seq"] + 1
+
+
+def _open(folder: Path) -> int | None:
+    try:
+        return open_private(folder / NAME, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error("cannot read", folder / NAME, error) from error
+
+
+def _decoded(line: bytes | None) -> dict[str, Any] | None:
+    """The event of a line, None unless it has every part a reader relies on."""
+    try:
+        event = json.loads((line or b"").decode("utf-8"))
+        parse_instant(event["at"])
+        whole = (
+            type(event["seq"]) is int
+            and 0 <= event["seq"] < 2**53
+            and isinstance(event["type"], str)
+            and isinstance(event["data"], dict)
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return event if whole else None
