@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> int:
+    if sys.argv[1:] == ["hook-run"]:  # our own detached helper: it needs no command line, so it loads none
+        from loopsup.shell.hook_run import main as hook_run
+
+        return hook_run()
     from loopsup.cli.app import run
 
     return run()

@@ -297,6 +297,11 @@ class Agent(Protocol):
         """Write the marker on the present branch, outside the model's context (capability `branches`)."""
         ...
 
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """Show an attention event (LoopAttentionEventV1) inside the agent, where it has a place a person
+        sees and the model does not; elsewhere do nothing."""
+        ...
+
     async def close(self) -> None:
         """End it: ask, then TERM, then KILL, its whole process group; no survivor. `lost` is not called."""
         ...

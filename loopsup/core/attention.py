@@ -31,7 +31,7 @@ def protocol_error(loop: Loop, text: str, now: Moment) -> Attention:
     return _build(loop, status, "The agent did not deliver a valid decision.", "extension", text, now.wall, now)
 
 
-def _build(  # noqa: PLR0917  one line a call reads better than seven keywords
+def _build(
     loop: Loop, status: AttentionStatus, summary: str, source: str, text: str, ended_at: int, now: Moment
 ) -> Attention:
     return Attention(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopsup.core.events import Event
 from loopsup.core.model import Attention, Loop, PromptKind, Stamp
 
 
@@ -41,8 +42,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The loop after an event. To be journaled when `loop` differs from before, then performed."""
+    """The loop after an event. To be journaled when `loop` differs from before, then performed.
+
+    `cause` is the event this very step answers to (set by `advance`): replaying the causes gives the loops.
+    """
 
     loop: Loop | None
     effects: tuple[Effect, ...] = ()
     reply: Reply | None = None
+    cause: Event | None = None

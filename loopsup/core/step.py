@@ -11,7 +11,7 @@ The machine is total: every event is legal in every state, and one that does not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from loopsup.core import commands, facts, lifecycle
@@ -59,16 +59,24 @@ def advance(loop: Loop | None, event: Event, now: Moment) -> tuple[Step, ...]:
     at the opening of a journal it comes after the takeover (D-44, L-102). The reply is in the last step.
     """
     if isinstance(event, Opened):
-        opened = step(loop, event, now)
+        opened = _caused(step(loop, event, now), event)
         due = _passed(opened.loop, now)
-        return (opened,) if due is None else (opened, expire(due, now))
+        return (opened,) if due is None else (opened, _expired(due, now))
     due = _passed(loop, now)
     if due is None or isinstance(event, Ticked | Start | BranchMoved):
-        return (step(loop, event, now),)
+        return (_caused(step(loop, event, now), event),)
     if isinstance(event, Pause | Resume | Stop | Update | Close) and now.wall == due.deadline_at:
-        return (step(loop, event, now),)
-    expired = expire(due, now)
-    return (expired, step(expired.loop, event, now))
+        return (_caused(step(loop, event, now), event),)
+    expired = _expired(due, now)
+    return (expired, _caused(step(expired.loop, event, now), event))
+
+
+def _expired(loop: Loop, now: Moment) -> Step:
+    return _caused(expire(loop, now), Ticked(idle=False))
+
+
+def _caused(made: Step, event: Event) -> Step:
+    return replace(made, cause=event)
 
 
 def _passed(loop: Loop | None, now: Moment) -> Loop | None:

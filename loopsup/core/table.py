@@ -34,7 +34,7 @@ Place = State | None
 
 _BRANCH = {None, P, C, F, S}  # wherever the marked loop stands; an active one comes back paused
 _STAY: dict[Place, dict[type, set[Place]]] = {
-    None: {Start: {W, Q, R}, BranchMoved: _BRANCH},
+    None: {Start: {W, Q, R, None}, BranchMoved: _BRANCH},
     W: {
         Pause: {P},
         Stop: {S},

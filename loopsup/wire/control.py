@@ -90,13 +90,15 @@ class Launch:
 
     `name`: the entry under `sessions/`. `open`: "new" (the folder was made by the launcher and holds
     session.toml), or "reopen" (a folder with a journal). `first`: the command to carry out first; where it
-    fails on a new session, the supervisor removes the session again and ends. `keep`: stay after the loop ended.
+    fails on a new session, the supervisor removes the session again and ends. `foreground`: end when the loop has
+    left waiting, queued and running, unless `keep`.
     """
 
     name: str
     open: str
     first: Request | None
     allow_all: bool = False
+    foreground: bool = False
     keep: bool = False
 
 
@@ -149,6 +151,7 @@ def encode_launch(launch: Launch) -> bytes:
             "open": launch.open,
             "first": first,
             "allowAll": launch.allow_all,
+            "foreground": launch.foreground,
             "keep": launch.keep,
         }
     )
@@ -164,6 +167,7 @@ def decode_launch(line: bytes) -> Launch:
             open=str(obj["open"]),
             first=None if first is None else Request(str(first["verb"]), dict(first["args"])),
             allow_all=bool(obj["allowAll"]),
+            foreground=bool(obj["foreground"]),
             keep=bool(obj["keep"]),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -1,0 +1,345 @@
+"""One running Pi (`pi --mode rpc`) behind the `Agent` port.
+
+Who says what: the stream on stdout tells what happens (translate.py), the extension's socket asks for
+verdicts and announces forks (link.py), requests on stdin make Pi act (rpc.py). Rules: a prompt is sent
+without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an
+abort, because an abort keeps it; no command that writes the user's settings is ever sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from loopsup.ports import (
+    AbortReason,
+    Accepted,
+    AgentEvents,
+    AgentStarted,
+    AgentUnableError,
+    Conversation,
+    DecisionCall,
+    Handover,
+    Launch,
+    Marker,
+    Prompt,
+    Refused,
+    Stamp,
+    Unknown,
+)
+from loopsup.process import Child
+from loopsup.wire import events as ev
+from loopsup_pi import dialogs
+from loopsup_pi.arguments import TOOL, command_line
+from loopsup_pi.link import Link
+from loopsup_pi.rpc import Inbox, Record, Requests
+from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
+
+EXTENSION = Path(__file__).with_name("extension.ts")
+START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
+HANDOVER_S = 60.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
+STATE_S = 5.0  # `get_state` is answered at once
+CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
+STDERR_LINES = 200  # of one process that go to the log: a warning in a loop must not fill it
+STDERR_TAIL = 8  # lines kept to explain an exit
+STDERR_WIDTH = 500  # characters of one line
+
+
+class PiAgent:
+    """See `loopsup.ports.Agent`."""
+
+    def __init__(self, launch: Launch, events: AgentEvents, executable: str) -> None:
+        self._launch = launch
+        self._events = events
+        self._executable = executable
+        self._child: Child | None = None
+        self._watch: asyncio.Task[str] | None = None
+        self._rpc = Requests(self._send)
+        self._inbox = Inbox(self._deliver)
+        self._translator = Translator()
+        self._link = Link(launch.run_dir, self._heard, launch.log)
+        self._hello: asyncio.Future[Marker | None] = asyncio.get_running_loop().create_future()
+        self._conversation: Conversation | None = None
+        self._started = self._closing = False
+        self._offer: tuple[str, Prompt] | None = None  # the prompt whose response is awaited, with its id
+        self._accepted = False  # a prompt of ours is being worked on
+        self._stamp: Stamp | None = None  # of that prompt
+        self._aborting = False
+        self._verdict: bool | None = None  # the last one, until the tool's end confirms it
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._questions = dialogs.Questions(events, self._rpc.tell)
+        self._stderr: deque[str] = deque(maxlen=STDERR_TAIL)
+        self._stderr_count = 0
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
+
+    # ---- start and end ----------------------------------------------------------------------------
+
+    async def start(self) -> AgentStarted:
+        try:
+            await self._link.open()
+            await self._spawn()
+        except OSError as error:
+            words = error.strerror or error
+            raise AgentUnableError(f"pi could not be started ({self._executable}): {words}") from error
+        response, marker = await self._ready()
+        state = response.get("data") or {}
+        file = state.get("sessionFile")
+        self._conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
+        self._started = True
+        return AgentStarted(self._conversation, marker)
+
+    async def _ready(self) -> tuple[Record, Marker | None]:
+        """Until Pi answers and its extension has said hello, whichever comes last."""
+        assert self._watch is not None
+        state = asyncio.ensure_future(self._rpc.ask({"type": "get_state"}, None))
+        ready = asyncio.gather(state, self._hello)
+        over: set[asyncio.Future[Any]] = {ready, self._watch}
+        try:
+            await asyncio.wait(over, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and isinstance(ready.exception(), ConnectionError):
+                await asyncio.wait({self._watch}, timeout=STATE_S)
+            if self._watch.done():
+                raise AgentUnableError(f"pi ended at its start: {self._why(self._watch.result())}")
+            if not ready.done():
+                raise AgentUnableError(self._not_ready(state.done()))
+            return ready.result()
+        finally:
+            ready.cancel()
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await ready
+
+    async def _spawn(self) -> None:
+        launch = self._launch
+        argv = command_line(self._executable, str(EXTENSION), launch.session_id, launch.resume, launch.args)
+        permissions = {
+            "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
+            "allow": list(launch.permissions.allow),
+            "deny": list(launch.permissions.deny),
+        }
+        self._child = await Child.spawn(
+            argv,
+            cwd=launch.cwd,
+            env={**launch.env, "LOOPSUP_PI_SETUP": self._link.setup(permissions)},
+            on_line=self._on_line,
+            on_stderr=self._on_stderr,
+            on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
+        )
+        self._watch = asyncio.create_task(self._until_exit(self._child))
+
+    async def _until_exit(self, child: Child) -> str:
+        reason = await child.wait()
+        await self._inbox.released.wait()  # `lost` is the last call: what was read before goes first
+        self._rpc.fail(f"pi ended: {reason}")
+        self._questions.gone()
+        self._idle.set()
+        if self._started and not self._closing:
+            self._events.lost(self._why(reason))
+        return reason
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._child is not None and self._watch is not None:
+            if self.pid is not None and not self._idle.is_set():
+                await self.abort(AbortReason.SHUTDOWN)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._idle.wait(), CLOSE_SETTLE_S)
+            await self._child.close()
+            await self._watch
+        await self._link.close()
+
+    def _why(self, exit_text: str) -> str:
+        """How Pi ended, with its own last words."""
+        words = " / ".join(line.strip() for line in self._stderr if line.strip())
+        if "SyntaxError" in words and "node:" in words:
+            words += " (Pi needs node 22.19 or newer)"
+        return f"{exit_text}; {words}" if words else exit_text
+
+    def _not_ready(self, answers: bool) -> str:
+        """Why `start` gave up on a living process."""
+        if (asked := self._questions.first()) is not None:
+            return f"pi did not get ready: one of your Pi extensions waits for an answer at its start ({asked})"
+        what = "loopsup's extension inside it never said hello" if answers else "it did not answer"
+        return self._why(f"pi did not get ready within {START_S:.0f} s: {what}")
+
+    # ---- verbs ------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt) -> Handover:
+        if self.pid is None:
+            return Refused("pi is not running")
+        identity = self._rpc.new_id()
+        self._offer = (identity, prompt)
+        try:
+            response = await self._rpc.ask({"type": "prompt", "message": prompt.text, "id": identity}, HANDOVER_S)
+        except TimeoutError:
+            return Unknown(f"pi did not answer within {HANDOVER_S:.0f} s")
+        except ConnectionError as error:
+            return Unknown(str(error))
+        finally:
+            # After the caller, which resumes in this same step, has seen the answer.
+            asyncio.get_running_loop().call_soon(self._inbox.release)
+        if response.get("success") is not True:
+            return await self._refusal(str(response.get("error")))
+        disposition = (response.get("data") or {}).get("disposition")
+        if disposition == "handled":
+            return self._handled(prompt)
+        return Accepted() if disposition == "started" else Unknown(f"pi answered {disposition!r}")
+
+    async def _refusal(self, error: str) -> Refused:
+        """Busy, in Pi's words or by its state; else it cannot (no key, no model)."""
+        if "already processing" in error or "compaction is in progress" in error:
+            return Refused(error, busy=True)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            state = (await self._rpc.ask({"type": "get_state"}, STATE_S)).get("data") or {}
+            return Refused(error, busy=bool(state.get("isStreaming") or state.get("isCompacting")))
+        return Refused(error)
+
+    def _handled(self, prompt: Prompt) -> Handover:
+        """An extension of the user's took it: a command of theirs ran, or their input handler kept it."""
+        if prompt.stamp is not None:
+            return Refused("an extension of your Pi kept the message for itself (its `input` handler)")
+        self._accepted = True
+        if not self._translator.running:
+            asyncio.get_running_loop().call_soon(self._settle, False)
+        return Accepted()
+
+    async def abort(self, reason: AbortReason) -> None:
+        if self._idle.is_set():
+            return
+        self._aborting = True
+        self._events.emit(ev.ABORT, {"reason": reason.value})
+        await self._questions.cancel()  # a tool that waits for an answer would outlast the abort
+        with contextlib.suppress(ConnectionError):
+            await self._rpc.tell({"type": "clear_queue"})
+            await self._rpc.tell({"type": "abort"})
+
+    async def answer(self, question_id: str, allow: bool, text: str) -> None:
+        await self._questions.answer(question_id, allow, text)
+
+    async def mark(self, marker: Marker) -> None:
+        if not await self._link.mark(marker.loop_id, marker.seq):
+            self._launch.log(f"the marker of state {marker.seq} could not be written into Pi's session")
+
+    # ---- from Pi ----------------------------------------------------------------------------------
+
+    async def _send(self, line: bytes) -> None:
+        if self._child is None:
+            raise ConnectionResetError("pi is not running")
+        await self._child.send(line)
+
+    def _on_line(self, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            self._inbox.put(record)
+        else:
+            self._launch.log(f"pi printed something that is no record: {line[:STDERR_WIDTH]!r}")
+
+    def _on_stderr(self, line: str) -> None:
+        self._stderr.append(line[:STDERR_WIDTH])
+        self._stderr_count += 1
+        if self._stderr_count < STDERR_LINES:
+            self._launch.log(f"pi: {line[:STDERR_WIDTH]}")
+        elif self._stderr_count == STDERR_LINES:
+            self._launch.log("pi: (its further diagnostics are left out)")
+
+    def _deliver(self, record: Record) -> None:
+        match record.get("type"):
+            case "response":
+                self._on_response(record)
+                return
+            case "extension_error":
+                self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:STDERR_WIDTH]}")
+            case "tool_execution_end" if record.get("toolName") == TOOL:
+                self._cross_check(record.get("isError") is not True)
+        if dialogs.is_dialog(record):
+            self._questions.asked(record)
+        for output in self._translator.feed(record):
+            self._tell(output)
+
+    def _on_response(self, record: Record) -> None:
+        if self._offer is not None and record.get("id") == self._offer[0]:
+            started = (record.get("data") or {}).get("disposition") == "started"
+            if started and record.get("success") is True:
+                self._accepted = True
+                self._stamp = self._offer[1].stamp
+                self._idle.clear()
+                if self._rpc.awaits(self._offer[0]):
+                    self._inbox.hold()
+            self._offer = None
+        self._rpc.resolve(record)
+
+    def _tell(self, output: Output) -> None:
+        match output:
+            case Emit(kind, data):
+                self._events.emit(kind, data)
+            case Now(doing):
+                self._events.doing(doing)
+            case RunStarted():
+                self._idle.clear()
+                if not self._accepted:
+                    self._events.busy()
+            case RunSettled(aborted):
+                if aborted and not self._aborting:  # by an extension of the user's
+                    self._events.emit(ev.ABORT, {"reason": AbortReason.USER.value})
+                self._settle(aborted)
+
+    def _settle(self, aborted: bool) -> None:
+        self._accepted = self._aborting = False
+        self._stamp = self._verdict = None
+        self._idle.set()
+        self._events.settled(aborted=aborted)
+
+    def _cross_check(self, recorded: bool) -> None:
+        """The tool's result must say what the supervisor said."""
+        if recorded != (self._verdict is True):
+            self._launch.log(
+                f"pi reports {TOOL} as {'done' if recorded else 'failed'}, the verdict was {self._verdict}"
+            )
+        self._verdict = None
+
+    # ---- from the extension -----------------------------------------------------------------------
+
+    async def _heard(self, record: Record) -> dict[str, Any] | None:
+        match record.get("type"):
+            case "hello":
+                self._on_hello(record)
+            case "decide":
+                verdict = await self._events.decide(DecisionCall(self._stamp, record.get("arguments")))
+                self._verdict = verdict.accepted
+                return {"accepted": verdict.accepted, "message": verdict.message}
+            case "forking":
+                await self._events.forking(str(record.get("what")))
+            case "branch":
+                self._events.branch(_marker(record.get("marker")))
+        return None
+
+    def _on_hello(self, record: Record) -> None:
+        if not self._hello.done():
+            if record.get("tool") is True:
+                self._hello.set_result(_marker(record.get("marker")))
+            else:
+                words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
+                self._hello.set_exception(AgentUnableError(words))
+            return
+        file = record.get("file")
+        now = Conversation(str(record.get("sessionId")), Path(file) if file else None, Path(str(record.get("cwd"))))
+        if self._conversation is not None and now.id != self._conversation.id:
+            self._conversation = now
+            self._events.moved(now)
+
+
+def _marker(raw: object) -> Marker | None:
+    """A marker from the extension; a malformed one is none."""
+    if isinstance(raw, dict) and isinstance(raw.get("loopId"), str) and isinstance(raw.get("seq"), int):
+        return Marker(raw["loopId"], raw["seq"])
+    return None

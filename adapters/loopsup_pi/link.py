@@ -1,0 +1,153 @@
+"""The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
+
+From the extension: hello (with the token), decide, forking, branch, marked. To it: answer (to a record with
+an id), mark. Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token;
+the newest connection is the extension (Pi makes a new one when it reloads or changes its session).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from loopsup.wire.jsonl import LineSplitter
+
+MAX_PATH = 100  # bytes; the kernel's limit for a socket path is 104 to 108
+MAX_LINE = 16 * 1024 * 1024  # a decision is small; a model may still paste a log into its evidence
+MARK_TIMEOUT_S = 5.0  # an entry is appended in milliseconds
+
+Record = dict[str, Any]
+# Returns what is sent back where the record has an id.
+Heard = Callable[[Record], Awaitable[Record | None]]
+
+
+class Link:
+    """The listening side. `heard` gets every record of the extension, its hello first."""
+
+    def __init__(self, run_dir: Path, heard: Heard, log: Callable[[str], None]) -> None:
+        self._run_dir = run_dir
+        self._heard = heard
+        self._log = log
+        self._token = secrets.token_hex(16)
+        self._server: asyncio.Server | None = None
+        self._path = run_dir
+        self._own_dir: str | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._marks: dict[int, asyncio.Future[None]] = {}
+        self._next_mark = 1
+
+    async def open(self) -> None:
+        """Listen. OSError."""
+        path = self._run_dir / f"pi-{secrets.token_hex(4)}.sock"
+        if len(os.fsencode(path)) > MAX_PATH:
+            self._own_dir = tempfile.mkdtemp(prefix="loopsup-pi-")  # 0700 and ours
+            path = Path(self._own_dir) / path.name
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(os.fspath(path))
+            path.chmod(0o600)  # before anybody can be accepted
+            self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+        except BaseException:
+            listener.close()
+            raise
+        self._path = path
+
+    def setup(self, permissions: Mapping[str, Any]) -> str:
+        """What the extension needs to know, for its environment variable."""
+        return json.dumps({"socket": os.fspath(self._path), "token": self._token, "permissions": permissions})
+
+    async def mark(self, loop_id: str, seq: int) -> bool:
+        """Have the marker written; False if the extension is not there or does not say so."""
+        number, done = self._next_mark, asyncio.get_running_loop().create_future()
+        self._next_mark += 1
+        self._marks[number] = done
+        try:
+            await self._send({"type": "mark", "id": number, "loopId": loop_id, "seq": seq})
+            await asyncio.wait_for(done, MARK_TIMEOUT_S)
+        except (TimeoutError, OSError):
+            return False
+        finally:
+            self._marks.pop(number, None)
+        return True
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        if self._own_dir is not None:
+            shutil.rmtree(self._own_dir, ignore_errors=True)
+
+    async def _send(self, record: Record) -> None:
+        if self._writer is None or self._writer.is_closing():
+            raise ConnectionResetError("the extension is not connected")
+        self._writer.write(json.dumps(record).encode("ascii") + b"\n")
+        await self._writer.drain()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        splitter = LineSplitter(MAX_LINE)
+        known = False
+        try:
+            while data := await reader.read(64 * 1024):
+                for line in splitter.feed(data):
+                    record = _object(line)
+                    if not known and not self._welcome(record):
+                        self._log("a stranger on the socket of the Pi extension was turned away")
+                        return
+                    if not known:
+                        known, self._writer = True, writer
+                    self._start(self._take(record, writer))
+        except (OSError, ValueError) as error:
+            self._log(f"the connection of the Pi extension broke: {error}")
+        except asyncio.CancelledError:
+            pass  # closing; the task of a connection is nobody's to await
+        finally:
+            self._tasks.discard(task)
+            if self._writer is writer:
+                self._writer = None
+            writer.close()
+
+    def _welcome(self, record: Record) -> bool:
+        return record.get("type") == "hello" and hmac.compare_digest(str(record.pop("token", "")), self._token)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        """Records are answered side by side: a fork must not wait behind a decision."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, record: Record, writer: asyncio.StreamWriter) -> None:
+        if record.get("type") == "marked":
+            waiting = self._marks.get(record.get("id", 0))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
+            return
+        answer = await self._heard(record)
+        if "id" in record and not writer.is_closing():
+            writer.write(json.dumps({"type": "answer", "id": record["id"], **(answer or {})}).encode("ascii") + b"\n")
+            with contextlib.suppress(OSError):
+                await writer.drain()
+
+
+def _object(line: bytes) -> Record:
+    obj = json.loads(line)
+    if not isinstance(obj, dict):
+        raise ValueError("not a JSON object")
+    return obj

@@ -1,0 +1,16 @@
+"""May this session be closed now?"""
+
+from __future__ import annotations
+
+from loopsup.core.model import SECOND, Loop, Queued, Running, Waiting
+
+VACANT_GRACE_MS = 20 * SECOND  # a client that reconnects finds its session still there
+
+
+def vacant(loop: Loop | None, followers: int, working: bool) -> bool:
+    """Nobody needs the session: no active loop, no follower, and the agent has nothing in hand.
+
+    A paused loop does not hold it (it can be resumed from the files); an unreadable one neither.
+    """
+    active = loop is not None and isinstance(loop.phase, Waiting | Queued | Running)
+    return not active and followers == 0 and not working

@@ -1,0 +1,197 @@
+"""What each control verb does: one method a verb, named after it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from loopsup.core.effects import Reply
+from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
+from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
+from loopsup.shell.run import Message
+from loopsup.wire.control import Request, Response, encode_response
+
+if TYPE_CHECKING:
+    from loopsup.shell.supervisor import Supervisor
+
+ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
+
+
+class Handlers:
+    """Carries out requests on one supervisor."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    async def handle(self, request: Request) -> Response:
+        """The response; a refusal is a response with its error. Never raises LoopsupError."""
+        method = getattr(self, f"_{request.verb}")
+        try:
+            if self._supervisor.closing and request.verb not in ("ping", "status", "close", "wait"):
+                raise RefusedError("the session is being closed")
+            message, warnings = await method(request.args)
+        except LoopsupError as error:
+            return Response(error=error)
+        return Response(self._supervisor.status(), message, warnings)
+
+    async def follow(self, request: Request, writer: asyncio.StreamWriter, gone: asyncio.Future[None]) -> None:
+        """The stream of one follower, until the session ends or it leaves."""
+        bus = self._supervisor.bus
+        since = request.args.get("since")
+        follower = bus.subscribe(since if isinstance(since, int) else None)
+        try:
+            writer.write(encode_response(Response(self._supervisor.status())))
+            self._supervisor.touch()
+            while not gone.done():
+                upcoming = asyncio.ensure_future(follower.next())
+                await asyncio.wait({upcoming, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not upcoming.done():
+                    upcoming.cancel()
+                    return
+                line = upcoming.result()
+                if line is None:
+                    return
+                writer.write(line)
+                await writer.drain()
+        finally:
+            bus.unsubscribe(follower)
+            self._supervisor.touch()
+
+    async def _ping(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        return "", ()
+
+    async def _status(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        return "", ()
+
+    async def _start(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        after = args.get("afterMs")
+        event = Start(
+            loop_id=str(uuid.uuid4()),
+            objective=_text(args, "objective"),
+            policy=_policy(args.get("policy")),
+            after_ms=None if after is None else _integer(after, "afterMs"),
+            idle=self._supervisor.host.idle,
+        )
+        return self._command(event)
+
+    async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        return self._command(Pause())
+
+    async def _resume(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        return self._command(Resume(idle=self._supervisor.host.idle))
+
+    async def _stop(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        return self._command(Stop())
+
+    async def _update(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        changes = args.get("policy")
+        if not isinstance(changes, dict):
+            raise UsageError("update needs a policy")
+        rhythm = changes.get("rhythm")
+        numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
+        return self._command(
+            Update(
+                rhythm=None if rhythm is None else _rhythm(rhythm),
+                min_delay_ms=numbers["minDelayMs"],
+                max_delay_ms=numbers["maxDelayMs"],
+                for_ms=numbers["forMs"],
+                max_iterations=numbers["maxIterations"],
+            )
+        )
+
+    async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        run = supervisor.host.run
+        if not await supervisor.host.abort(AbortReason.USER):
+            raise RefusedError("no turn is in flight")
+        async with supervisor.changed:
+            supervisor.touch()
+            await supervisor.changed.wait_for(lambda: supervisor.host.run is not run or supervisor.closing)
+        return "the turn is aborted", ()
+
+    async def _wait(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        if supervisor.loop is None:
+            raise NotFoundError("there is no loop in this session")
+        follower = supervisor.bus.subscribe(None)  # counts as one, so that the session stays open
+        try:
+            async with supervisor.changed:
+                await supervisor.changed.wait_for(
+                    lambda: supervisor.loop is None or supervisor.loop.state not in ACTIVE or supervisor.closing
+                )
+        finally:
+            supervisor.bus.unsubscribe(follower)
+        return "", ()
+
+    async def _say(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        text = _text(args, "text")
+        if not text.strip():
+            raise UsageError("the message is blank")
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
+            raise UsageError(f"the message is longer than {MAX_TEXT} bytes")
+        wait = args.get("wait") is True
+        waiter = asyncio.get_running_loop().create_future() if wait else None
+        self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter))
+        self._supervisor.touch()
+        if waiter is not None:
+            await waiter
+        return "the message is handed over" if wait else "the message is on its way", ()
+
+    async def _answer(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        allow, which = args.get("allow"), args.get("id")
+        if not isinstance(allow, bool):
+            raise UsageError("answer needs allow or deny")
+        text = "" if allow else "The person denies this."
+        found = await self._supervisor.host.answer(which, allow, "user", text)
+        if found is None:
+            raise RefusedError(f"there is no pending question {which}" if which else "no question is pending")
+        return f"the question is answered: {'allowed' if allow else 'denied'}", ()
+
+    async def _close(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        self._supervisor.ask_to_close("command")
+        await self._supervisor.closed.wait()
+        return "the session is closed", ()
+
+    def _command(self, event: Event) -> tuple[str, tuple[str, ...]]:
+        reply: Reply = self._supervisor.command(event)
+        if not reply.ok:
+            raise from_kind(reply.kind, reply.message)
+        return reply.message, reply.warnings
+
+
+_NUMBERS = ("minDelayMs", "maxDelayMs", "forMs", "maxIterations")
+
+
+def _policy(obj: object) -> Policy:
+    if not isinstance(obj, dict) or "rhythm" not in obj:
+        raise UsageError("start needs a policy with a rhythm")
+    given = {key: _integer(obj[key], key) for key in _NUMBERS if obj.get(key) is not None}
+    defaults = Policy(_rhythm(obj["rhythm"]))
+    return Policy(
+        rhythm=defaults.rhythm,
+        min_delay_ms=given.get("minDelayMs", defaults.min_delay_ms),
+        max_delay_ms=given.get("maxDelayMs", defaults.max_delay_ms),
+        for_ms=given.get("forMs", defaults.for_ms),
+        max_iterations=given.get("maxIterations", defaults.max_iterations),
+    )
+
+
+def _rhythm(value: object) -> Rhythm:
+    return Auto() if value == "auto" else Fixed(_integer(value, "rhythm"))
+
+
+def _integer(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a whole number")
+    return value
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be text")
+    return value

@@ -1,0 +1,431 @@
+"""The agent of a session: brought up when something is to be said to it, one prompt at a time.
+
+Rules. A user message goes before a prompt of the loop. A prompt whose fate nobody knows is never sent
+again: the agent is ended instead. Every turn_start gets its turn_end, also when the agent dies. Reports of
+an agent that was ended are ignored (`AgentLink`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from loopsup.clock import Clock
+from loopsup.core.model import AbortReason, Moment
+from loopsup.core.watch import abort_due, linger_due, silence_due
+from loopsup.errors import AgentUnableError, LoopsupError
+from loopsup.ports import (
+    Accepted,
+    Adapter,
+    Agent,
+    AgentStarted,
+    Conversation,
+    DecisionCall,
+    Doing,
+    Handover,
+    Launch,
+    Marker,
+    Origin,
+    Prompt,
+    Refused,
+    Unknown,
+    Verdict,
+)
+from loopsup.shell.link import AgentLink
+from loopsup.shell.questions import Questions
+from loopsup.shell.run import Message, Run, account, fail, resolve
+from loopsup.wire import events as words
+
+START_TIMEOUT_S = 120.0  # a CLI that unpacks itself at its first start takes a quarter of a minute
+PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
+ABORT_CALL_S = 5.0  # writing one line to the agent; the grace of the watch runs beside it
+CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
+BUSY_RECHECK_MS = 1000  # a user message the agent was too busy for is offered again after this
+
+
+class Desk(Protocol):
+    """What the host tells the supervisor."""
+
+    def publish(
+        self, kind: str, data: Mapping[str, Any], *, iteration: int | None = None, agent_id: str | None = None
+    ) -> None: ...
+    def settled(self, run: Run) -> None: ...
+    def agent_lost(self, run: Run, reason: str) -> None: ...
+    def start_failed(self, reason: str) -> None: ...
+    def came_up(self, started: AgentStarted) -> None: ...
+    def decide(self, call: DecisionCall) -> Verdict: ...
+    def forking(self, what: str) -> None: ...
+    def branch(self, marker: Marker | None) -> None: ...
+    def ready(self) -> None:
+        """The agent can take a prompt, or something about it changed."""
+
+
+class AgentHost:
+    """Owns the agent process and knows whether it can take a prompt."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        launch: Callable[[], Launch],
+        desk: Desk,
+        questions: Questions,
+        clock: Clock,
+        silence_ms: int,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._adapter = adapter
+        self._launch = launch
+        self._desk = desk
+        self._questions = questions
+        self._clock = clock
+        self._silence_ms = silence_ms
+        self._spawn = spawn
+        self._agent: Agent | None = None
+        self._link: AgentLink | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._closing = False
+        self._messages: deque[Message] = deque()
+        self._doing = Doing.NOTHING
+        self._sign = 0
+        self._quiet = asyncio.Event()  # set while no run is in flight
+        self._quiet.set()
+        self.run: Run | None = None
+
+    # ---- what the supervisor asks -----------------------------------------------------------------
+
+    @property
+    def up(self) -> bool:
+        return self._agent is not None
+
+    @property
+    def working(self) -> bool:
+        """A turn is in execution, or something is on its way to one."""
+        return self.run is not None or self._starting is not None or bool(self._messages)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a prompt of the loop can be handed over now."""
+        return self.up and self.run is None and not self._messages and not self._closing
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._agent is None else self._agent.pid
+
+    def want(self) -> None:
+        """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
+        if self._agent is None and self._starting is None and not self._closing:
+            self._starting = self._spawn(self._start_for_later())
+
+    async def start(self) -> AgentStarted:
+        """Bring the agent up. AgentUnableError in its own words."""
+        link = AgentLink(self)
+        agent = self._adapter.agent(self._launch(), link)
+        try:
+            started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
+        except BaseException as error:
+            link.cut()
+            await _quietly(agent.close())
+            if isinstance(error, TimeoutError):
+                raise AgentUnableError(f"the agent was not ready within {START_TIMEOUT_S:g} s") from error
+            if isinstance(error, OSError):
+                raise AgentUnableError(f"the agent cannot be started: {error}") from error
+            raise
+        if self._closing:
+            link.cut()
+            await _quietly(agent.close())
+            raise AgentUnableError("the session is being closed")
+        self._agent, self._link, self._sign = agent, link, self._clock.now().mono
+        self._desk.came_up(started)
+        return started
+
+    async def _start_for_later(self) -> None:
+        try:
+            await self.start()
+        except LoopsupError as error:
+            self._starting = None
+            self._fail_messages(error)
+            self._desk.start_failed(error.message)
+        else:
+            self._starting = None
+            self.pump()
+
+    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[None] | None = None) -> Handover:
+        """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
+        agent = self._agent
+        if agent is None or self.run is not None:
+            return Refused(
+                "the agent is not there" if agent is None else "the agent is working", busy=agent is not None
+            )
+        said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
+        run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
+        self._sign = self._clock.now().mono
+        try:
+            result = await asyncio.wait_for(agent.prompt(prompt), PROMPT_TIMEOUT_S)
+        except TimeoutError:
+            result = Unknown(f"no answer within {PROMPT_TIMEOUT_S:g} s")
+        except (OSError, LoopsupError) as error:
+            result = Unknown(str(error))
+        if self.run is not run:  # settled or lost while the answer was on its way
+            return Accepted()
+        match result:
+            case Accepted():
+                self._say(run)
+            case Refused():
+                self._let_go()
+            case Unknown(reason):
+                await self._end_agent(f"it is unknown whether the prompt arrived ({reason})")
+        return result
+
+    def say(self, message: Message) -> None:
+        """Queue a user's message; it goes out as soon as the agent is idle."""
+        self._messages.append(message)
+        self.pump()
+
+    def pump(self) -> None:
+        """Deliver the next user message, or tell that the agent is idle."""
+        if self.run is None and self._messages and not self._closing:
+            if self._agent is None:
+                self.want()
+            elif self._messages[0].not_before <= self._clock.now().mono:
+                self._spawn(self._deliver(self._messages[0]))
+                return
+        self._desk.ready()
+
+    async def _deliver(self, message: Message) -> None:
+        if self.run is not None or not self._messages or self._messages[0] is not message:
+            return
+        self._messages.popleft()
+        result = await self.hand_over(Prompt(message.text, Origin.USER, message.id), message.waiter)
+        if not isinstance(result, Refused):
+            return
+        if result.busy:
+            message.not_before = self._clock.now().mono + BUSY_RECHECK_MS
+            self._messages.appendleft(message)
+        else:
+            fail(message.waiter, AgentUnableError(f"the agent did not take the message: {result.reason}"))
+            self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was refused: {result.reason}"})
+        self._desk.ready()
+
+    async def abort(self, reason: AbortReason) -> bool:
+        """End the response in flight; False if there is none."""
+        run = self.run
+        if self._agent is None or run is None:
+            return False
+        if run.aborted is None:
+            run.aborted = reason
+        run.abort_asked = run.abort_asked or self._clock.now().mono
+        with contextlib.suppress(TimeoutError, OSError):  # one that does not listen is ended by the watch
+            await asyncio.wait_for(self._agent.abort(reason), ABORT_CALL_S)
+        return True
+
+    async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
+        """Answer a pending question; its id, None if there is no such question."""
+        question = self._questions.take(question_id)
+        if question is None or self._agent is None:
+            return None
+        outcome = "allowed" if allow else "denied"
+        self._desk.publish(words.PERMISSION_COMPLETED, {"id": question.id, "outcome": outcome, "by": by})
+        await self._agent.answer(question.id, allow, text)
+        self._desk.ready()
+        return question.id
+
+    async def mark(self, marker: Marker) -> None:
+        """Mark the present branch, where the agent has branches."""
+        if self._agent is not None and self._adapter.capabilities.branches:
+            with contextlib.suppress(OSError, LoopsupError):
+                await self._agent.mark(marker)
+
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """Show an attention event inside the agent, where it has a place for it."""
+        if self._agent is not None:
+            with contextlib.suppress(OSError, LoopsupError):
+                await self._agent.announce(event)
+
+    async def close(self, reason: AbortReason) -> None:
+        """End the response in flight, then the agent; nothing is reported any more."""
+        self._closing = True
+        self._fail_messages(LoopsupError("the session was closed"))
+        if self._starting is not None:
+            self._starting.cancel()
+            await _quietly(self._starting)
+        if await self.abort(reason):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
+        await self._drop_agent()
+
+    async def close_quietly(self) -> None:
+        """After a start that failed half-way: whatever is there goes."""
+        self._closing = True
+        await self._drop_agent()
+
+    # ---- time -------------------------------------------------------------------------------------
+
+    def due(self) -> int | None:
+        """The next monotonic instant at which `tick` has something to do."""
+        run = self.run
+        found = [self._questions.due()]
+        if run is not None and self._agent is not None:
+            found += [self._silence(), abort_due(run.abort_asked), self._linger(run)]
+        if self._messages and run is None and self._agent is not None:
+            found.append(self._messages[0].not_before)
+        return min((at for at in found if at is not None), default=None)
+
+    def _silence(self) -> int | None:
+        asking = self._questions.pending is not None
+        return silence_due(self._doing is Doing.MODEL, asking, self._sign, self._silence_ms)
+
+    def _linger(self, run: Run) -> int | None:
+        return linger_due(run.decided, self._adapter.capabilities.terminate_on_tool)
+
+    def tick(self, now: Moment) -> None:
+        """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
+        for question in self._questions.expired(now.mono):
+            self._spawn(self._deny(question.id))
+        run = self.run
+        if run is None:
+            if self._messages:
+                self.pump()
+        elif _reached(abort_due(run.abort_asked), now):
+            run.abort_asked = None
+            self._spawn(self._end_agent("it did not end its response when it was asked to"))
+        elif run.aborted is not None:
+            return
+        elif _reached(self._linger(run), now):
+            run.aborted = AbortReason.DECISION
+            self._spawn(self._cut(run, AbortReason.DECISION))
+        elif _reached(self._silence(), now):
+            self._desk.publish(
+                words.LOOP_NOTICE, {"message": "the agent has been silent for too long; it is aborted"}
+            )
+            run.aborted = AbortReason.WATCHDOG
+            self._spawn(self._cut(run, AbortReason.WATCHDOG))
+
+    async def _cut(self, run: Run, reason: AbortReason) -> None:
+        if self.run is run:
+            await self.abort(reason)
+
+    async def _deny(self, question_id: str) -> None:
+        await self.answer(question_id, False, "timeout", self._questions.unanswered_text)
+
+    # ---- what the agent reports (through its link) ------------------------------------------------
+
+    def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
+        self._sign = self._clock.now().mono
+        run = self.run
+        if run is not None:
+            self._say(run)
+            if agent_id is None:
+                account(run, kind, data)
+        iteration = None if run is None else run.iteration
+        self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
+
+    def on_doing(self, what: Doing) -> None:
+        self._doing, self._sign = what, self._clock.now().mono
+
+    def on_busy(self) -> None:
+        if self.run is None:
+            self._take(Run())
+            self._desk.ready()
+
+    def on_settled(self, aborted: bool) -> None:
+        run = self._let_go()
+        self._doing = Doing.NOTHING
+        self._questions.clear()
+        if run is None:
+            return
+        self._say(run)
+        self._close_turn(run, "aborted" if aborted else "stop")
+        if aborted and run.aborted is None:
+            run.aborted = AbortReason.USER  # somebody inside the agent pressed its own stop
+        self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
+        resolve(run)
+        self._desk.settled(run)
+        self.pump()
+
+    def on_decide(self, call: DecisionCall) -> Verdict:
+        verdict = self._desk.decide(call)
+        if verdict.accepted and self.run is not None:
+            self.run.decided = self._clock.now().mono
+        return verdict
+
+    def on_lost(self, reason: str) -> None:
+        run = self._let_go()
+        self._agent = self._link = None
+        self._doing = Doing.NOTHING
+        self._questions.clear()
+        self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
+        if run is not None:
+            self._close_turn(run, "error")
+            self._desk.publish(words.SESSION_IDLE, {}, iteration=run.iteration)
+            fail(run.waiter, LoopsupError(f"the agent ended: {reason}"))
+            self._desk.agent_lost(run, reason)
+        self.pump()
+
+    async def on_moved(self, conversation: Conversation) -> None:
+        """The process serves another conversation now: ours is resumed by a new one when it is needed."""
+        told = f"the agent moved to another conversation ({conversation.id}); this session keeps its own"
+        self._desk.publish(words.LOOP_NOTICE, {"message": told})
+        await self._end_agent("it moved to another conversation")
+
+    @property
+    def questions(self) -> Questions:
+        return self._questions
+
+    @property
+    def desk(self) -> Desk:
+        return self._desk
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._spawn(work)
+
+    # ---- inside -----------------------------------------------------------------------------------
+
+    def _take(self, run: Run) -> Run:
+        self.run = run
+        self._quiet.clear()
+        return run
+
+    def _let_go(self) -> Run | None:
+        run, self.run = self.run, None
+        self._quiet.set()
+        return run
+
+    def _say(self, run: Run) -> None:
+        if run.unsaid is not None:
+            said, run.unsaid = run.unsaid, None
+            self._desk.publish(words.USER_MESSAGE, said, iteration=run.iteration)
+
+    def _close_turn(self, run: Run, reason: str) -> None:
+        if run.open_turn is not None:
+            data = {"turnId": run.open_turn, "stopReason": reason}
+            run.open_turn = None
+            self._desk.publish(words.TURN_END, data, iteration=run.iteration)
+
+    async def _end_agent(self, reason: str) -> None:
+        await self._drop_agent()
+        self.on_lost(reason)
+
+    async def _drop_agent(self) -> None:
+        agent, self._agent = self._agent, None
+        if self._link is not None:
+            self._link.cut()
+            self._link = None
+        if agent is not None:
+            await _quietly(agent.close())
+
+    def _fail_messages(self, error: LoopsupError) -> None:
+        while self._messages:
+            fail(self._messages.popleft().waiter, error)
+
+
+def _reached(at: int | None, now: Moment) -> bool:
+    return at is not None and now.mono >= at
+
+
+async def _quietly(work: Any) -> None:
+    """The end of an agent must not fail the session, whatever an adapter raises."""
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await work

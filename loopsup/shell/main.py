@@ -1,0 +1,248 @@
+"""Serves one session: puts the parts together, carries out the first command, runs, closes.
+
+A new session's agent is brought up before its loop is accepted: what is wrong with it is told at once, and
+nothing is left. The order at the end matters: the journal says how the loop stands before the agent is ended,
+and the lock is let go last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from loopsup import registry
+from loopsup.clock import SystemClock
+from loopsup.core.model import Loop, Paused, PromptKind
+from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError
+from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
+from loopsup.ports import Launch as AgentLaunch
+from loopsup.shell.control import AGENT_MARK, ControlServer
+from loopsup.shell.handlers import Handlers
+from loopsup.shell.keeper import Keeper
+from loopsup.shell.log import LogFile
+from loopsup.shell.supervisor import Supervisor
+from loopsup.store.config import Config, load_config
+from loopsup.store.envfile import load_env_file
+from loopsup.store.eventlog import EventWriter, count_turns
+from loopsup.store.folders import move_beside, remove
+from loopsup.store.home import Home, find_home
+from loopsup.store.identity import Identity, load_identity, save_identity
+from loopsup.store.journal import JournalAppender
+from loopsup.store.lock import SessionLock
+from loopsup.wire import events as words
+from loopsup.wire.control import Launch, Response
+
+
+def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
+    """Serve the session `launch` names until it is closed; returns the exit code.
+
+    `answer` gets one response: that of the first command, or the error that kept the session from opening
+    (which is raised as well). In the foreground the exit code says how the loop stands, else it is 0.
+    """
+    home = find_home()
+    home.ensure()
+    folder = Path(os.path.realpath(home.sessions / launch.name))
+    lock = SessionLock.acquire(folder)
+    session = _Session(home, folder, lock, launch, answer)
+    try:
+        return asyncio.run(session.serve())
+    finally:
+        session.lock.release()
+
+
+class _Session:
+    """The life of one supervisor process."""
+
+    def __init__(
+        self, home: Home, folder: Path, lock: SessionLock, launch: Launch, answer: Callable[[Response], None]
+    ) -> None:
+        self.lock = lock
+        self._home = home
+        self._folder = folder
+        self._launch = launch
+        self._answer = answer
+        self._log = LogFile(folder)
+        self._config = load_config()
+        self._identity = load_identity(folder)
+        self._adapter: Adapter = registry.load(self._identity.agent)
+        self._clock = SystemClock()
+
+    async def serve(self) -> int:
+        supervisor = self._supervisor()
+        _listen_for_signals(supervisor)
+        new = self._launch.open == "new"
+        try:
+            if new:
+                self._place(await supervisor.host.start(), supervisor)
+            self._open_files(supervisor)
+            server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.pid)
+            await server.start()
+        except BaseException:
+            await supervisor.host.close_quietly()
+            self._forget(new)
+            raise
+        supervisor.maintain = _Maintenance(server, supervisor)
+        response = await self._first(supervisor)
+        if new and response.error is not None:
+            await supervisor.close("refused")
+            await server.stop()
+            self._forget(new)
+            self._answer(response)
+            raise response.error
+        self._answer(response)
+        supervisor.ends_with_loop = self._launch.foreground and not self._launch.keep
+        supervisor.hold_open = self._launch.foreground and self._launch.keep
+        reason = await supervisor.run()
+        await supervisor.close(reason)
+        await server.stop()
+        supervisor.bus.close()
+        self._log.write(f"closed ({reason})")
+        return _exit_code(supervisor.loop) if self._launch.foreground else EXIT_DONE
+
+    def _supervisor(self) -> Supervisor:
+        permissions = replace(self._config.permissions, allow_all=self._identity.allow_all or self._launch.allow_all)
+        return Supervisor(
+            self._identity,
+            self._folder,
+            self._adapter,
+            self._agent_launch,
+            _permissions(self._config, allow_all),
+            self._config.silence_timeout,
+            self._clock,
+            os.getpid(),
+            self._log.write,
+        )
+
+    async def _first(self, supervisor: Supervisor) -> Response:
+        if self._launch.first is None:
+            return Response(supervisor.status())
+        return await Handlers(supervisor).handle(self._launch.first)
+
+    def _agent_launch(self, supervisor: Supervisor) -> AgentLaunch:
+        who = supervisor.identity
+        return AgentLaunch(
+            session_id=who.id,
+            resume=_conversation(who),
+            cwd=Path(who.cwd),
+            command=who.command,
+            args=who.args,
+            env=agent_environment(os.environ, who.name, self._env_file()),
+            state_dir=supervisor.folder,
+            run_dir=Path(who.socket).parent,
+            permissions=supervisor.permissions,
+            log=self._log.write,
+        )
+
+    def _env_file(self) -> Mapping[str, str]:
+        """Read at each start of the agent, so that a new key is taken up."""
+        path = self._config.agent(self._identity.agent).env_file
+        return {} if path is None else load_env_file(Path(path))
+
+    def _place(self, started: AgentStarted, supervisor: Supervisor) -> None:
+        """Now that the agent's own session is known, the folder goes beside it."""
+        conversation = started.conversation
+        file = None if conversation.file is None else str(conversation.file)
+        self._identity = replace(self._identity, agent_session_id=conversation.id, agent_file=file)
+        known = supervisor.identity.agent_file is not None
+        if conversation.file is not None and not known:
+            try:
+                moved = move_beside(self._home, self._identity.name, conversation.file, self.lock)
+                self._folder, self.lock = moved.folder, moved.lock
+                if moved.copied:
+                    self._log = LogFile(self._folder)
+            except StorageError as error:
+                self._log.write(error.message)
+        save_identity(self._folder, self._identity)
+        supervisor.identity, supervisor.folder = self._identity, self._folder
+
+    def _open_files(self, supervisor: Supervisor) -> None:
+        journal = JournalAppender.open(self._folder)
+        supervisor.bus.attach(EventWriter.open(self._folder))
+        keeper = Keeper(journal, journal.tail.loop, self._clock, supervisor.on_change)
+        problem = journal.tail.problem()
+        if problem is not None:
+            supervisor.note = problem
+            supervisor.publish(words.LOOP_NOTICE, {"message": problem})
+        supervisor.open(keeper, self._recount(supervisor, journal.tail.loop))
+
+    def _recount(self, supervisor: Supervisor, loop: Loop | None) -> int:
+        """The turns of an iteration a dead supervisor had in flight; those left open are ended (A-08)."""
+        flight = None if loop is None else loop.flight
+        if loop is None or flight is None:
+            return 0
+        origin = "protocol" if flight.kind is PromptKind.REMINDER else "loop"
+        turns = count_turns(self._folder, flight.iteration, loop.started_at, origin)
+        for turn in turns.open:
+            data = {"turnId": turn, "stopReason": "error", "error": {"kind": "lost", "message": "supervisor lost"}}
+            supervisor.publish(words.TURN_END, data, iteration=flight.iteration)
+        return turns.started
+
+    def _forget(self, new: bool) -> None:
+        if new:
+            remove(self._home, self._identity.name, self.lock)
+
+
+class _Maintenance:
+    """Makes a vanished socket again, within one turn of the timer."""
+
+    def __init__(self, server: ControlServer, supervisor: Supervisor) -> None:
+        self._server = server
+        self._supervisor = supervisor
+        self._mending = False
+
+    def __call__(self) -> None:
+        if self._server.vanished and not self._mending:
+            self._mending = True
+            self._supervisor.spawn(self._mend())
+
+    async def _mend(self) -> None:
+        try:
+            await self._server.restart()
+        except LoopsupError as error:
+            self._supervisor.note = error.message
+        finally:
+            self._mending = False
+
+
+def agent_environment(env: Mapping[str, str], session: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """The agent's environment: the shell's, the env_file's, our marks, and `loopsup` first on its PATH."""
+    out = {**env, **extra, AGENT_MARK: "1", "LOOPSUP_SESSION": session}
+    scripts = Path(sysconfig.get_path("scripts"))
+    if (scripts / "loopsup").exists():
+        out["PATH"] = os.pathsep.join(part for part in (str(scripts), out.get("PATH", "")) if part)
+    return out
+
+
+def _permissions(config: Config, allow_all: bool) -> Permissions:
+    given = config.permissions
+    return Permissions(given.mode, given.allow, given.deny, given.timeout, allow_all)
+
+
+def _conversation(who: Identity) -> Conversation | None:
+    if who.agent_session_id is None:
+        return None
+    file = None if who.agent_file is None else Path(who.agent_file)
+    return Conversation(who.agent_session_id, file, Path(who.cwd))
+
+
+def _listen_for_signals(supervisor: Supervisor) -> None:
+    """TERM and INT close the session. HUP means nothing: the terminal is gone, the loop goes on.
+
+    HUP gets a handler rather than being ignored, because an ignored signal is inherited by the agent.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, supervisor.ask_to_close, "signal")
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+
+
+def _exit_code(loop: Loop | None) -> int:
+    if loop is None:
+        return EXIT_DONE
+    place = loop.phase.reason if isinstance(loop.phase, Paused) else loop.state
+    return WAIT_EXIT.get(place.value, EXIT_DONE)

@@ -1,0 +1,68 @@
+"""One prompt on its way through the agent, and the messages that wait for theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopsup.core.model import AbortReason, Stamp
+from loopsup.errors import LoopsupError
+from loopsup.wire import events as words
+
+
+@dataclass(slots=True)
+class Run:
+    """One prompt (or self-started run) from its hand-over to settlement."""
+
+    stamp: Stamp | None = None
+    turns: int = 0
+    open_turn: str | None = None
+    error: str | None = None
+    aborted: AbortReason | None = None
+    abort_asked: int | None = None
+    decided: int | None = None
+    unsaid: Mapping[str, Any] | None = None
+    waiter: asyncio.Future[None] | None = None
+
+    @property
+    def iteration(self) -> int | None:
+        return None if self.stamp is None else self.stamp.iteration
+
+
+@dataclass(slots=True)
+class Message:
+    """A user's message on its way. `waiter` is resolved when it has settled; `not_before`: monotonic ms."""
+
+    text: str
+    id: str
+    waiter: asyncio.Future[None] | None = None
+    not_before: int = 0
+
+
+def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
+    if kind == words.TURN_START:
+        run.turns += 1
+        run.open_turn = str(data.get("turnId"))
+    elif kind == words.TURN_END:
+        run.open_turn = None
+        run.error = str(data.get("error", {}).get("message", "")) if data.get("stopReason") == "error" else None
+    elif kind == words.SESSION_ERROR:
+        run.error = str(data.get("message", ""))
+
+
+def resolve(run: Run) -> None:
+    if run.waiter is None or run.waiter.done():
+        return
+    if run.error is not None:
+        run.waiter.set_exception(LoopsupError(f"the agent reported an error: {run.error}"))
+    elif run.aborted is not None:
+        run.waiter.set_exception(LoopsupError(f"the response was aborted ({run.aborted})"))
+    else:
+        run.waiter.set_result(None)
+
+
+def fail(waiter: asyncio.Future[None] | None, error: LoopsupError) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_exception(error)

@@ -1,0 +1,328 @@
+"""The supervisor of one session: the only main loop.
+
+event → core → journal → effects → wait for the next event or the next deadline. There is one timer, in
+`run`; everything else happens because something reported something. The parts: `Keeper` (the loop and its
+journal), `AgentHost` (the agent), `Bus` (events and followers), `Performer` (one method an effect).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from loopsup.clock import Clock
+from loopsup.core import reaper
+from loopsup.core.effects import Effect, Reply
+from loopsup.core.events import (
+    AgentLost,
+    AgentStartFailed,
+    BranchMoved,
+    Close,
+    ConversationForking,
+    DecisionCalled,
+    Event,
+    IterationSettled,
+    Opened,
+    Ticked,
+)
+from loopsup.core.model import AbortReason, Loop, Moment, Paused, State
+from loopsup.core.step import next_deadline, wants_agent
+from loopsup.errors import StorageError
+from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
+from loopsup.shell.bus import Bus
+from loopsup.shell.host import AgentHost
+from loopsup.shell.keeper import Change, Keeper
+from loopsup.shell.performer import Performer
+from loopsup.shell.questions import Questions
+from loopsup.shell.run import Run
+from loopsup.store.identity import Identity
+from loopsup.wire import events as words
+from loopsup.wire.status import SessionFacts, status_object
+
+ARMED_SLEEP_S = 1.0  # Linux's monotonic clock stops in suspend: both clocks are read again this often
+IDLE_SLEEP_S = 30.0  # with nothing armed; also how soon a vanished socket is made again
+ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+UNANSWERED = "The disk is full or the journal cannot be written, so the decision was not recorded; call it again."
+
+
+class Supervisor:
+    """Joins the parts. All of it runs on one event loop's thread."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        folder: Path,
+        adapter: Adapter,
+        launch: Callable[[Supervisor], Launch],
+        permissions: Permissions,
+        silence_ms: int,
+        clock: Clock,
+        pid: int,
+        log: Callable[[str], None],
+    ) -> None:
+        self.identity = identity
+        self.folder = folder
+        self.clock = clock
+        self.log = log
+        self.permissions = permissions
+        self.changed = asyncio.Condition()
+        self.closed = asyncio.Event()
+        self.note: str | None = None
+        self.maintain: Callable[[], None] = lambda: None
+        self._pid = pid
+        self._adapter = adapter
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._close_reason: str | None = None
+        self._vacant_since: int | None = None
+        self.hold_open = False
+        self.ends_with_loop = False
+        self.bus = Bus(clock, log)
+        self.keeper: Keeper | None = None
+        questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
+        self.host = AgentHost(adapter, lambda: launch(self), self, questions, clock, silence_ms, self.spawn)
+        self.performer = Performer(self)
+
+    # ---- state ------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> Loop | None:
+        return None if self.keeper is None else self.keeper.loop
+
+    @property
+    def closing(self) -> bool:
+        return self._close_reason is not None
+
+    def facts(self) -> SessionFacts:
+        problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
+        who = self.identity
+        return SessionFacts(
+            name=who.name,
+            id=who.id,
+            agent=who.agent,
+            agent_session_id=who.agent_session_id,
+            file=who.agent_file,
+            cwd=who.cwd,
+            alive=True,
+            responding=True,
+            pid=self._pid,
+            clients=self.bus.followers,
+            problem=problem,
+        )
+
+    def status(self) -> dict[str, Any]:
+        run = self.host.run
+        turns = run.turns if run is not None and run.stamp is not None else 0
+        question = self.host.questions.pending
+        return status_object(self.facts(), self.loop, self.clock.now(), turns=turns, question=question)
+
+    # ---- events into the core ---------------------------------------------------------------------
+
+    def open(self, keeper: Keeper, turns: int) -> None:
+        """Take over the journal (L-102, D-44)."""
+        self.keeper = keeper
+        self._perform(keeper.fact(Opened(turns=turns)))
+
+    def command(self, event: Event) -> Reply:
+        """A person's command. StorageError: it could not be journaled and nothing changed."""
+        assert self.keeper is not None
+        outcome = self.keeper.apply(event)
+        self._perform(outcome.effects)
+        self.touch()
+        return outcome.reply or Reply(True)
+
+    def fact(self, event: Event) -> None:
+        if self.keeper is not None:
+            self._perform(self.keeper.fact(event))
+            self.touch()
+
+    def _perform(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            self.performer.perform(effect)
+
+    def on_change(self, change: Change) -> None:
+        """After each journaled step: say what changed, mark the branch, tell the followers."""
+        moved = _place(change.before) != _place(change.after)
+        if moved:
+            self.publish(words.LOOP_TRANSITION, _transition(change))
+        if change.after is not None:
+            self._mark(Marker(change.after.id, change.seq))
+        self.bus.show_status(self.status())
+
+    def _mark(self, marker: Marker) -> None:
+        if self._adapter.capabilities.branches and self.host.up:
+            self.spawn(self.host.mark(marker))
+
+    # ---- Desk: what the agent's host tells --------------------------------------------------------
+
+    def publish(
+        self, kind: str, data: Mapping[str, Any], *, iteration: int | None = None, agent_id: str | None = None
+    ) -> None:
+        self.bus.publish(kind, data, iteration=iteration, agent_id=agent_id)
+
+    def settled(self, run: Run) -> None:
+        if run.stamp is None:
+            self.touch()
+            return
+        self.fact(
+            IterationSettled(run.stamp, idle=self.host.idle, turns=run.turns, aborted=run.aborted, error=run.error)
+        )
+
+    def agent_lost(self, run: Run, reason: str) -> None:
+        if run.stamp is None:
+            self.touch()
+        elif run.aborted is not None:  # it was to be aborted and had to be ended for it
+            self.fact(IterationSettled(run.stamp, False, run.turns, run.aborted, f"the agent ended: {reason}"))
+        else:
+            self.fact(AgentLost(reason, run.turns))
+
+    def start_failed(self, reason: str) -> None:
+        self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
+        self.fact(AgentStartFailed(reason))
+
+    def came_up(self, started: AgentStarted) -> None:
+        conversation = started.conversation
+        kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
+        data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
+        if conversation.file is not None:
+            data["file"] = str(conversation.file)
+        self.publish(kind, {**data, "cwd": str(conversation.cwd)})
+        if self.keeper is not None and self.loop is not None:
+            self._mark(Marker(self.loop.id, self.keeper.seq))
+
+    def decide(self, call: DecisionCall) -> Verdict:
+        if self.keeper is None:
+            return Verdict(False, "no iteration of the loop is running here; do not repeat this call")
+        try:
+            reply = self.command(DecisionCalled(call.stamp, call.arguments))
+        except StorageError:
+            return Verdict(False, UNANSWERED)
+        return Verdict(reply.ok, reply.message)
+
+    def forking(self, what: str) -> None:
+        self.fact(ConversationForking())
+        self.publish(words.LOOP_NOTICE, {"message": f"the conversation divides ({what}): the loop pauses"})
+
+    def branch(self, marker: Marker | None) -> None:
+        self.performer.branch(marker)
+
+    def moved_to(self, loop: Loop | None) -> None:
+        self.fact(BranchMoved(loop))
+
+    def ready(self) -> None:
+        self.touch()
+
+    def _policy_answers(self, question_id: str, allow: bool, by: str, text: str) -> None:
+        async def answer() -> None:
+            await self.host.answer(question_id, allow, by, text)
+
+        self.spawn(answer())
+
+    # ---- the one loop -----------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """Something happened: look at everything again."""
+        self._wake.set()
+
+    def ask_to_close(self, reason: str) -> None:
+        """End the session in good order; the first reason stands."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        self.touch()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.log(f"internal error: {type(error).__name__}: {error}")
+            self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
+        self.touch()
+
+    async def run(self) -> str:
+        """Until the session is to be closed; returns why. `close` is the caller's next step."""
+        while not self.closing:
+            self._wake.clear()
+            now = self.clock.now()
+            self._tick(now)
+            self.bus.show_status(self.status())
+            async with self.changed:
+                self.changed.notify_all()
+            if self.closing:
+                break
+            await self._sleep(now)
+        assert self._close_reason is not None
+        return self._close_reason
+
+    async def _sleep(self, now: Moment) -> None:
+        if self._wake.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
+
+    def _patience_s(self, now: Moment) -> float:
+        waits = [next_deadline(self.loop).wait_ms(now)]
+        monos = [self.host.due(), self.keeper.retry_at if self.keeper is not None else None]
+        if self._vacant_since is not None:
+            monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
+        waits += [max(0, at - now.mono) for at in monos if at is not None]
+        armed = [wait for wait in waits if wait is not None]
+        return min(min(armed) / 1000, ARMED_SLEEP_S) if armed else IDLE_SLEEP_S
+
+    def _tick(self, now: Moment) -> None:
+        if self.keeper is not None:
+            self._perform(self.keeper.retry(now))
+            self._perform(self.keeper.fact(Ticked(idle=self.host.idle)))
+            if wants_agent(self.loop, now):
+                self.host.want()
+        self.host.tick(now)
+        self.maintain()
+        self._maybe_close(now)
+
+    def _maybe_close(self, now: Moment) -> None:
+        if self.ends_with_loop:
+            if self.loop is not None and self.loop.state not in ACTIVE:
+                self.ask_to_close("loop_ended")
+            return
+        if self.hold_open or not reaper.vacant(self.loop, self.bus.followers, self.host.working):
+            self._vacant_since = None
+        elif self._vacant_since is None:
+            self._vacant_since = now.mono
+        elif now.mono - self._vacant_since >= reaper.VACANT_GRACE_MS:
+            self.ask_to_close("idle")
+
+    async def close(self, reason: str) -> None:
+        """Persist an active loop as paused, end the turn and the agent, say goodbye (L-109)."""
+        if self.keeper is not None:
+            run = self.host.run
+            turns = run.turns if run is not None and run.stamp is not None else 0
+            self._perform(self.keeper.fact(Close(turns)))
+        await self.host.close(AbortReason.SHUTDOWN)
+        await self.performer.drain()
+        self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
+        async with self.changed:
+            self.changed.notify_all()
+        self.bus.show_status(self.status())
+        self.bus.end(reason)
+        self.closed.set()
+
+
+def _place(loop: Loop | None) -> tuple[str | None, str | None]:
+    if loop is None:
+        return None, None
+    return loop.state.value, loop.phase.reason.value if isinstance(loop.phase, Paused) else None
+
+
+def _transition(change: Change) -> dict[str, Any]:
+    (before, _), (after, reason) = _place(change.before), _place(change.after)
+    data: dict[str, Any] = {"from": before, "to": after}
+    if reason is not None:
+        data["pauseReason"] = reason
+    return {**data, "cause": type(change.event).__name__}

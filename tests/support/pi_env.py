@@ -1,0 +1,129 @@
+"""The real Pi in a closed world: its own agent directory, a scripted model, no network.
+
+`PiWorld` makes the directories and the environment (for e2e tests too: `world.env` has `pi` on PATH);
+`running` gives a started adapter agent with a `Recording`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
+from loopsup_pi.adapter import PiAdapter
+from loopsup_pi.agent import PiAgent
+from tests.support import toolchain
+from tests.support.model_server import ModelServer, Reply
+from tests.support.recording import Recording
+
+SCENARIO_S = 60.0  # one scenario takes two seconds
+SETTINGS: dict[str, Any] = {
+    "defaultProvider": "fake",
+    "defaultModel": "fake-1",
+    "retry": {"baseDelayMs": 20, "maxRetries": 2},
+    "enableInstallTelemetry": False,
+}
+
+
+@dataclass
+class PiWorld:
+    """Everything one Pi needs below `root`, talking to the model at `url`."""
+
+    root: Path
+    url: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("home", "work", "state", "run", "agent"):
+            (self.root / name).mkdir(mode=0o700, exist_ok=True)
+        model = {"id": "fake-1", "contextWindow": 128000, "maxTokens": 4096}
+        provider = {"baseUrl": self.url, "api": "openai-completions", "apiKey": "fake-key", "models": [model]}
+        self._write("models.json", {"providers": {"fake": provider}})
+        self._write("settings.json", {**SETTINGS, **self.settings})
+        self.env = {
+            "PATH": f"{toolchain.ensure()}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.root / "home"),
+            "PI_CODING_AGENT_DIR": str(self.root / "agent"),
+            "PI_OFFLINE": "1",
+            "LANG": "C.UTF-8",
+        }
+
+    def _write(self, name: str, obj: object) -> None:
+        (self.root / "agent" / name).write_text(json.dumps(obj))
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def extension(self, name: str, body: str) -> None:
+        """An extension of the user's, loaded with the normal configuration."""
+        folder = self.root / "agent" / "extensions"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.ts").write_text(f"export default function (pi: any) {{\n{body}\n}}\n")
+
+    def launch(self, log: list[str], **changes: Any) -> Launch:
+        values: dict[str, Any] = {
+            "session_id": "loop-1",
+            "resume": None,
+            "cwd": self.work,
+            "command": None,
+            "args": (),
+            "env": self.env,
+            "state_dir": self.root / "state",
+            "run_dir": self.root / "run",
+            "permissions": Permissions(),
+            "log": log.append,
+        }
+        return Launch(**{**values, **changes})
+
+
+@dataclass
+class Run:
+    """A started Pi and what it told."""
+
+    agent: PiAgent
+    started: AgentStarted
+    told: Recording
+    log: list[str]
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.started.conversation
+
+
+@contextlib.asynccontextmanager
+async def running(world: PiWorld, told: Recording | None = None, **changes: Any) -> AsyncIterator[Run]:
+    """Started on entry, closed on exit."""
+    log: list[str] = []
+    told = told or Recording()
+    agent = PiAdapter().agent(world.launch(log, **changes), told)
+    try:
+        yield Run(agent, await agent.start(), told, log)
+    finally:
+        await agent.close()
+
+
+def stamped(text: str = "[iteration 1] look", iteration: int = 1) -> Prompt:
+    """An envelope of the loop."""
+    return Prompt(text, Origin.LOOP, f"m{iteration}", Stamp("loop", iteration, iteration))
+
+
+def said(text: str) -> Prompt:
+    """A message of the user's."""
+    return Prompt(text, Origin.USER, "u1")
+
+
+def drive(
+    root: Path, script: list[Reply], scenario: Callable[[PiWorld, ModelServer], Awaitable[None]], **settings: Any
+) -> None:
+    """Run an async scenario with a Pi world and its model."""
+    with ModelServer(script) as server:
+        world = PiWorld(root, server.url, settings)
+        asyncio.run(asyncio.wait_for(scenario(world, server), SCENARIO_S))

@@ -1,0 +1,183 @@
+"""The distribution as others get it: built, installed outside the tree, run with `python -P`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+pytestmark = [pytest.mark.slow, pytest.mark.packaging, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
+
+THIRD_PARTY_PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "{name}"
+version = "1.0"
+[project.entry-points."loopsup.adapters"]
+{name} = "{name}:create"
+"""
+THIRD_PARTY = """
+from loopsup.ports import Capabilities
+
+class Adapter:
+    name = "parrot"
+    summary = "repeats what it is told"
+    capabilities = Capabilities(abort=True)
+
+    def missing(self, command, env):
+        return None
+
+def create():
+    return Adapter()
+"""
+
+
+class Venv:
+    """A fresh virtual environment and a directory that holds nothing of ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        run([sys.executable, "-m", "venv", str(folder / "venv")], cwd=folder)
+
+    def install(self, *what: str) -> None:
+        run([str(self.python), "-m", "pip", "install", "--quiet", *what], cwd=self.home)
+
+    def loopsup(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return self.run([str(self.python), "-P", "-m", "loopsup", *args])
+
+    def run(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LOOPSUP_HOME": str(self.home / "state"),
+            "LANG": "C.UTF-8",
+        }
+        return subprocess.run(
+            argv,
+            cwd=self.home,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def run(argv: Sequence[str], cwd: Path) -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(
+        argv, cwd=cwd, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+
+
+def third_party(folder: Path, name: str, source: str) -> Path:
+    (folder / name).mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(THIRD_PARTY_PROJECT.format(name=name))
+    (folder / name / "__init__.py").write_text(source)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def venv(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    made = Venv(tmp_path_factory.mktemp("wheel"))
+    (wheel,) = dist.glob("*.whl")
+    made.install(str(wheel))
+    return made
+
+
+def test_the_wheel_has_code_adapters_hooks_and_types_and_nothing_else(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in archive.infolist()}
+    assert {name.split("/")[0] for name in modes} == {
+        "loopsup",
+        "loopsup_demo",
+        "loopsup_pi",
+        "loopsup-0.1.0.dist-info",
+    }
+    assert {name: mode for name, mode in modes.items() if "_hooks/" in name} == {
+        "loopsup/_hooks/append-log": 0o755,
+        "loopsup/_hooks/notify-desktop": 0o755,
+    }
+    assert {"loopsup/py.typed", "loopsup_demo/py.typed", "loopsup_pi/py.typed"} <= modes.keys()
+    assert "loopsup-0.1.0.dist-info/licenses/LICENSE" in modes
+
+
+def test_the_sdist_can_be_tested_and_built(dist: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")  # the wheel above was built from it
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "Makefile",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "pyproject.toml",
+        "hooks/append-log",
+        "tests/test_packaging.py",
+        "examples/watch-ci/demo.sh",
+        "docs/commands.md",
+    } <= names
+
+
+def test_an_installed_wheel_knows_its_agents(venv: Venv) -> None:
+    done = venv.loopsup("agents")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"demo", "pi"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_the_console_script_and_the_version(venv: Venv) -> None:
+    done = venv.run([str(venv.python.with_name("loopsup")), "--version"])
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "0.1.0")
+
+
+def test_the_hooks_of_an_installed_wheel_can_be_executed(venv: Venv) -> None:
+    listed = venv.run([str(venv.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
+    assert [Path(line).name for line in listed] == ["append-log", "notify-desktop"]
+    assert all(os.access(line, os.X_OK) and "/_hooks/" in line for line in listed)
+
+
+def test_a_third_party_adapter_shows_up_and_a_broken_one_harms_nobody(venv: Venv, tmp_path: Path) -> None:
+    venv.install(str(third_party(tmp_path / "a", "parrot", THIRD_PARTY)))
+    venv.install(str(third_party(tmp_path / "b", "wreck", "raise RuntimeError('no engine')\n")))
+    agents = venv.loopsup("agents")
+    rows = {line.split()[0]: line for line in agents.stdout.splitlines() if line.strip() and not line.startswith(" ")}
+    assert agents.returncode == 0
+    assert {"demo", "parrot", "pi", "wreck"} <= rows.keys()
+    assert "repeats what it is told" in agents.stdout
+    assert "RuntimeError: no engine" in agents.stdout
+    status = venv.loopsup("status")
+    assert (status.returncode, "wreck" in status.stdout + status.stderr) == (3, False)  # 3: no session here
+    assert venv.loopsup("ls").returncode == 0
+
+
+def test_an_editable_install_works_too(tmp_path: Path) -> None:
+    made = Venv(tmp_path / "editable")
+    made.install("-e", str(ROOT))
+    done = made.loopsup("agents")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"demo", "pi"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    listed = made.run([str(made.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
+    assert listed == [str(ROOT / "hooks" / name) for name in ("append-log", "notify-desktop")]
