@@ -149,35 +149,23 @@ class _Owned:
 
     def _recounted(self, now: Moment) -> int:
         """LLM calls of the iteration a dead supervisor left; calls that never ended get their end (D-44)."""
-        from loopsup.store.eventlog import count_turns
+        from loopsup.store.eventlog import recount
         from loopsup.wire.events import TURN_END
 
-        flight = None if self._loop is None else self._loop.flight
-        if self._loop is None or flight is None:
-            return 0
-        turns = count_turns(self._session.folder, flight.iteration, self._loop.started_at)
-        for turn in turns.open:
-            data = {"turnId": turn, "stopReason": "aborted", "error": "the supervisor was lost"}
-            self._events.append(now.wall, TURN_END, data, iteration=flight.iteration)
-        return turns.started
+        found = recount(self._session.folder, self._loop)
+        for data in found.ends:
+            self._events.append(now.wall, TURN_END, data, iteration=found.iteration)
+        return found.turns
 
 
 def _tell_transition(events: EventWriter, before: Loop | None, after: Loop, cause: Event, now: Moment) -> None:
-    from loopsup.core.model import Paused
     from loopsup.wire.events import LOOP_TRANSITION
+    from loopsup.wire.transition import transition_data
 
-    if before is not None and (before.state, _reason(before)) == (after.state, _reason(after)):
-        return
-    data: dict[str, Any] = {"from": None if before is None else before.state.value, "to": after.state.value}
-    if isinstance(after.phase, Paused):
-        data["pauseReason"] = after.phase.reason.value
-    data["cause"] = type(cause).__name__.lower()
-    with contextlib.suppress(LoopsupError):
-        events.append(now.wall, LOOP_TRANSITION, data)
-
-
-def _reason(loop: Loop) -> object:
-    return getattr(loop.phase, "reason", None)
+    data = transition_data(before, after, cause)
+    if data is not None:
+        with contextlib.suppress(LoopsupError):
+            events.append(now.wall, LOOP_TRANSITION, data)
 
 
 def _start_hook(session: Session, event: dict[str, Any]) -> None:

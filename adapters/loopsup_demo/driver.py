@@ -127,6 +127,9 @@ class DemoAgent:
     async def mark(self, marker: Marker) -> None:
         raise AgentUnableError("the demo agent's conversations have no branches")
 
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """The demo agent has no screen of its own."""
+
     async def close(self) -> None:
         self._closing = True
         if self._child is not None:

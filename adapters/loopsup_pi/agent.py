@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,13 @@ class PiAgent:
     async def mark(self, marker: Marker) -> None:
         if not await self._link.mark(marker.loop_id, marker.seq):
             self._launch.log(f"the marker of state {marker.seq} could not be written into Pi's session")
+
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """A `custom` entry of Pi's session and a notification; the model sees neither."""
+        try:
+            await self._link.announce(event)
+        except OSError:
+            self._launch.log("an attention event could not be shown inside Pi: its extension is not connected")
 
     # ---- from Pi ----------------------------------------------------------------------------------
 

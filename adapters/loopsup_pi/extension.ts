@@ -11,6 +11,7 @@ import { Type } from "typebox";
 
 const TOOL = "loop_control";
 const ENTRY = "loopsup"; // type of the marker entries in the session file
+const ATTENTION = "loopsup-attention"; // type of the entries that record attention events
 const ANSWER_MS = 5000; // the supervisor answers in milliseconds; after this the call has failed
 
 type Json = Record<string, any>;
@@ -122,6 +123,10 @@ export default function (pi: ExtensionAPI) {
       tool: pi.getActiveTools().includes(TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
+      if (record.type === "attention") {
+        pi.appendEntry(ATTENTION, record.event);
+        ctx.ui.notify(`loop ${record.event.status}: ${record.event.summary}`, "info");
+      }
       if (record.type !== "mark") return;
       pi.appendEntry(ENTRY, { v: 1, loopId: record.loopId, seq: record.seq });
       link.send({ type: "marked", id: record.id });

@@ -67,6 +67,10 @@ class Link:
         """What the extension needs to know, for its environment variable."""
         return json.dumps({"socket": os.fspath(self._path), "token": self._token, "permissions": permissions})
 
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """Have an attention event recorded and shown. OSError if the extension is not there."""
+        await self._send({"type": "attention", "event": dict(event)})
+
     async def mark(self, loop_id: str, seq: int) -> bool:
         """Have the marker written; False if the extension is not there or does not say so."""
         number, done = self._next_mark, asyncio.get_running_loop().create_future()

@@ -21,9 +21,9 @@ VERSION = 1
 def agents(as_json: JsonOption = False) -> int:
     """Show the agents loopsup can drive, and what each can do."""
     from loopsup import registry
-    from loopsup.store import config
+    from loopsup.store.config import load_config
 
-    commands = {name: agent.command for name, agent in config.load().agents.items()}
+    commands = {name: agent.command for name, agent in load_config().agents.items()}
     rows = [row(found, commands, os.environ) for found in registry.load_all()]
     if as_json:
         out_json({"version": VERSION, "agents": rows})

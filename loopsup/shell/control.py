@@ -13,6 +13,7 @@ import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -117,7 +118,8 @@ class ControlServer:
             await self._handlers.follow(request, writer, gone)
             return
         work = asyncio.ensure_future(self._handlers.handle(request))
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        waiting: list[asyncio.Future[Any]] = [work, gone]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and request.verb in ("wait", "say"):
             work.cancel()  # waiting for nobody; what was asked has been done
             return

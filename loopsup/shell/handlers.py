@@ -48,7 +48,8 @@ class Handlers:
             self._supervisor.touch()
             while not gone.done():
                 upcoming = asyncio.ensure_future(follower.next())
-                await asyncio.wait({upcoming, gone}, return_when=asyncio.FIRST_COMPLETED)
+                waiting: list[asyncio.Future[Any]] = [upcoming, gone]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if not upcoming.done():
                     upcoming.cancel()
                     return

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from loopsup import registry
 from loopsup.clock import SystemClock
-from loopsup.core.model import Loop, Paused, PromptKind
+from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
@@ -28,7 +28,7 @@ from loopsup.shell.log import LogFile
 from loopsup.shell.supervisor import Supervisor
 from loopsup.store.config import Config, load_config
 from loopsup.store.envfile import load_env_file
-from loopsup.store.eventlog import EventWriter, count_turns
+from loopsup.store.eventlog import EventWriter, recount
 from loopsup.store.folders import move_beside, remove
 from loopsup.store.home import Home, find_home
 from loopsup.store.identity import Identity, load_identity, save_identity
@@ -105,7 +105,7 @@ class _Session:
         return _exit_code(supervisor.loop) if self._launch.foreground else EXIT_DONE
 
     def _supervisor(self) -> Supervisor:
-        permissions = replace(self._config.permissions, allow_all=self._identity.allow_all or self._launch.allow_all)
+        allow_all = self._identity.allow_all or self._launch.allow_all
         return Supervisor(
             self._identity,
             self._folder,
@@ -168,19 +168,10 @@ class _Session:
         if problem is not None:
             supervisor.note = problem
             supervisor.publish(words.LOOP_NOTICE, {"message": problem})
-        supervisor.open(keeper, self._recount(supervisor, journal.tail.loop))
-
-    def _recount(self, supervisor: Supervisor, loop: Loop | None) -> int:
-        """The turns of an iteration a dead supervisor had in flight; those left open are ended (A-08)."""
-        flight = None if loop is None else loop.flight
-        if loop is None or flight is None:
-            return 0
-        origin = "protocol" if flight.kind is PromptKind.REMINDER else "loop"
-        turns = count_turns(self._folder, flight.iteration, loop.started_at, origin)
-        for turn in turns.open:
-            data = {"turnId": turn, "stopReason": "error", "error": {"kind": "lost", "message": "supervisor lost"}}
-            supervisor.publish(words.TURN_END, data, iteration=flight.iteration)
-        return turns.started
+        left = recount(self._folder, journal.tail.loop)
+        for data in left.ends:  # pairs stay equal (A-08)
+            supervisor.publish(words.TURN_END, data, iteration=left.iteration)
+        supervisor.open(keeper, left.turns)
 
     def _forget(self, new: bool) -> None:
         if new:

@@ -28,7 +28,7 @@ from loopsup.core.events import (
     Opened,
     Ticked,
 )
-from loopsup.core.model import AbortReason, Loop, Moment, Paused, State
+from loopsup.core.model import AbortReason, Loop, Moment, State
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
@@ -41,6 +41,7 @@ from loopsup.shell.run import Run
 from loopsup.store.identity import Identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
+from loopsup.wire.transition import transition_data
 
 ARMED_SLEEP_S = 1.0  # Linux's monotonic clock stops in suspend: both clocks are read again this often
 IDLE_SLEEP_S = 30.0  # with nothing armed; also how soon a vanished socket is made again
@@ -145,9 +146,9 @@ class Supervisor:
 
     def on_change(self, change: Change) -> None:
         """After each journaled step: say what changed, mark the branch, tell the followers."""
-        moved = _place(change.before) != _place(change.after)
-        if moved:
-            self.publish(words.LOOP_TRANSITION, _transition(change))
+        data = transition_data(change.before, change.after, change.event)
+        if data is not None:
+            self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
         self.bus.show_status(self.status())
@@ -312,17 +313,3 @@ class Supervisor:
         self.bus.show_status(self.status())
         self.bus.end(reason)
         self.closed.set()
-
-
-def _place(loop: Loop | None) -> tuple[str | None, str | None]:
-    if loop is None:
-        return None, None
-    return loop.state.value, loop.phase.reason.value if isinstance(loop.phase, Paused) else None
-
-
-def _transition(change: Change) -> dict[str, Any]:
-    (before, _), (after, reason) = _place(change.before), _place(change.after)
-    data: dict[str, Any] = {"from": before, "to": after}
-    if reason is not None:
-        data["pauseReason"] = reason
-    return {**data, "cause": type(change.event).__name__}

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from loopsup.core.model import Loop, PromptKind
 from loopsup.store.files import LineFile, lines_backwards, lines_forwards, open_private, storage_error
 from loopsup.wire.events import TURN_END, TURN_START, USER_MESSAGE, ConversationEvent, encode
 from loopsup.wire.times import parse_instant
 
 NAME = "events.jsonl"
-LOOP_ORIGIN = "loop"  # the user.message that is an envelope: an iteration starts with it
+PROMPTS = frozenset({"loop", "protocol"})  # origins of the loop's own two prompts: an iteration starts with one
 
 
 class EventWriter:
@@ -87,8 +88,19 @@ class Turns:
     open: tuple[str, ...] = ()
 
 
-def count_turns(folder: Path, iteration: int, not_before: int) -> Turns:
-    """The turns of the newest iteration, if it is `iteration` of the loop that started at `not_before` (wall ms).
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """`turns` to add to the loop; `ends`: data of one turn_end for each turn left open in `iteration`."""
+
+    turns: int = 0
+    iteration: int | None = None
+    ends: tuple[Mapping[str, Any], ...] = ()
+
+
+def count_turns(folder: Path, iteration: int, not_before: int, origin: str) -> Turns:
+    """The turns after the newest prompt `origin` of `iteration`, of the loop that started at `not_before` (wall ms).
+
+    `origin`: "loop" for its envelope, "protocol" for its reminder (the turns before that are counted already).
 
     For the recount after a crash: the caller stores a turn_end for each open one, so that pairs stay equal.
     Sub-agents' turns are not counted.
@@ -106,9 +118,29 @@ def count_turns(folder: Path, iteration: int, not_before: int) -> Turns:
             ended.add(turn)
         elif event["type"] == TURN_START:
             started.append(turn)
-        elif event["type"] == USER_MESSAGE and event["data"].get("origin") == LOOP_ORIGIN:
+        elif event["type"] == USER_MESSAGE and event["data"].get("origin") in PROMPTS:
+            if event["data"]["origin"] != origin:
+                return Turns(0, _unended(started, ended))
             break
-    return Turns(len(started), tuple(turn for turn in reversed(started) if turn not in ended))
+    return Turns(len(started), _unended(started, ended))
+
+
+def recount(folder: Path, loop: Loop | None) -> Recount:
+    """What an owner that died left of the iteration in flight: LLM calls, and the ends to store for open ones."""
+    flight = None if loop is None else loop.flight
+    if loop is None or flight is None:
+        return Recount()
+    origin = "protocol" if flight.kind is PromptKind.REMINDER else "loop"
+    turns = count_turns(folder, flight.iteration, loop.started_at, origin)
+    return Recount(turns.started, flight.iteration, tuple(_lost_turn(turn) for turn in turns.open))
+
+
+def _lost_turn(turn: str) -> Mapping[str, Any]:
+    return {"turnId": turn, "stopReason": "error", "error": {"kind": "lost", "message": "the supervisor was lost"}}
+
+
+def _unended(started: list[str], ended: set[str]) -> tuple[str, ...]:
+    return tuple(turn for turn in reversed(started) if turn not in ended)
 
 
 def _backwards(folder: Path) -> Iterator[dict[str, Any]]:

@@ -120,7 +120,8 @@ def test_a_message_during_an_iteration_goes_before_the_reminder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "verb", "state", "event"), [("25", "complete", "completed", "completed"), ("26", "fail", "failed", "failed")]
+    ("case", "verb", "state", "event"),
+    [("25", "complete", "completed", "completed"), ("26", "fail", "failed", "failed")],
 )
 def test_a_definitive_decision_ends_the_loop_for_good(case: str, verb: str, state: str, event: str) -> None:
     s = Scenario.scripted(Turn(MINUTE, (call(verb, summary="all of it", evidence="the log"),)))
@@ -250,7 +251,9 @@ def test_the_next_envelope_carries_the_last_decision() -> None:
 
 
 def test_prompts_and_turn_pairs_are_counted_apart() -> None:
-    s = Scenario.scripted(Turn(turns=4), Turn(calls=(call("continue"),), turns=2), Turn(calls=(call("fail"),), turns=3))
+    s = Scenario.scripted(
+        Turn(turns=4), Turn(calls=(call("continue"),), turns=2), Turn(calls=(call("fail"),), turns=3)
+    )
     s.start()
     s.run_until("+10m")
     assert (s.live.prompts_sent, s.live.llm_calls, s.live.iteration_count) == (3, 9, 2)

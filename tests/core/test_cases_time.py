@@ -369,7 +369,11 @@ def test_a_wake_needs_only_one_of_the_two_clocks() -> None:
     s.start()
     s.run_until("+5m")
     waiting = s.live
-    for now in (s.now.plus(5 * MINUTE), Moment(s.now.wall + 5 * MINUTE, s.now.mono), Moment(0, s.now.mono + 5 * MINUTE)):
+    for now in (
+        s.now.plus(5 * MINUTE),
+        Moment(s.now.wall + 5 * MINUTE, s.now.mono),
+        Moment(0, s.now.mono + 5 * MINUTE),
+    ):
         (step,) = advance(waiting, Ticked(idle=True), now)
         assert step.loop is not None
         assert step.loop.state == "running"

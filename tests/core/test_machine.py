@@ -358,5 +358,3 @@ def test_random_lives() -> None:
 @pytest.mark.timeout(1800)
 def test_ten_thousand_random_lives() -> None:
     run_state_machine_as_test(Session, settings=settings(max_examples=10_000, stateful_step_count=30, deadline=None))
-
-

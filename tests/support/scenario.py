@@ -87,7 +87,9 @@ def policy_of(
 # ---- the agent's script -----------------------------------------------------------------------------
 
 
-def call(verb: str, delay: str | None = None, *, summary: str = "looked", evidence: str = "ran it") -> dict[str, object]:
+def call(
+    verb: str, delay: str | None = None, *, summary: str = "looked", evidence: str = "ran it"
+) -> dict[str, object]:
     """The arguments of a `loop_control` call."""
     arguments: dict[str, object] = {"decision": verb, "summary": summary, "evidence": evidence}
     return arguments if delay is None else {**arguments, "nextDelay": delay}
@@ -440,7 +442,9 @@ class Scenario:
         before, records = self.loop, len(self.journal)
         reply = self.deliver(command)
         assert reply is not None, "a command must be answered"
-        expired = self.loop is not None and before is not None and self.loop.deadline_expired > before.deadline_expired
+        expired = (
+            self.loop is not None and before is not None and self.loop.deadline_expired > before.deadline_expired
+        )
         if not reply.ok and not expired:  # a refused `resume` may be what materialises the deadline (L-36)
             assert (self.loop, len(self.journal)) == (before, records), "a refused command changes nothing"
         return reply
