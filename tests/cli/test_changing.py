@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from loopsup import client
-from loopsup.cli import acting, launch
+from loopsup.cli import acting, launch, selection
 from loopsup.core.model import Completed, Paused, PauseReason, State, Stopped
 from loopsup.errors import RefusedError
 from loopsup.store.lock import SessionLock
 from loopsup.wire.control import Launch, Request, Response
 from tests.cli.conftest import Run
-from tests.cli.support import HOLD, NOW, Result, Sessions, a_loop, status_of
+from tests.cli.support import HOLD, NOW, Result, Sessions, a_loop, status_of, supervisor
 
 PAUSED = status_of(a_loop(Paused(PauseReason.USER)))
 POLICY = {"rhythm": "auto", "minDelayMs": 60_000, "forMs": 172_800_000}
@@ -70,6 +71,20 @@ def test_an_owner_without_a_socket_is_waited_for_a_moment(
     monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.1)
     with SessionLock.acquire(sessions.make(loop=a_loop())):
         assert run("pause").code == 5
+
+
+def test_a_supervisor_that_comes_up_in_between_is_asked(sessions: Sessions) -> None:
+    sessions.make(loop=a_loop())
+    session = selection.named("work")
+    with ExitStack() as up:
+
+        def too_late(_: selection.Session) -> Response:
+            up.enter_context(SessionLock.acquire(session.folder))
+            up.enter_context(supervisor(session.socket, pause=Response(PAUSED, "paused")))
+            SessionLock.acquire(session.folder)
+            raise AssertionError("the lock was free")
+
+        assert acting.perform(session, Request("pause"), too_late) == Response(PAUSED, "paused")
 
 
 @pytest.mark.parametrize("argv", [["abort"], ["answer", "allow"], ["attach"]])
