@@ -9,20 +9,22 @@ the event log, and the attention hook is started without waiting for it.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from loopsup.clock import Clock, SystemClock
-from loopsup.core.model import Loop, Moment
+from loopsup.core.model import Moment
 from loopsup.errors import LoopsupError, RefusedError, from_kind
 from loopsup.store import journal, lock
 from loopsup.wire.control import Response
+from loopsup.wire.events import LOOP_ATTENTION, LOOP_TRANSITION, TURN_END
 from loopsup.wire.status import SessionFacts, status_object, without_owner
+from loopsup.wire.transition import transition_data
 
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
     from loopsup.core.effects import Reply, Step
     from loopsup.core.events import Event
-    from loopsup.store.eventlog import EventWriter
 
 
 def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class _Owned:
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session, self._clock = session, clock
         self._stack = contextlib.ExitStack()
+        self._announced: list[dict[str, Any]] = []
 
     def __enter__(self) -> _Owned:
         from loopsup.store import eventlog
@@ -102,6 +105,8 @@ class _Owned:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        for event in self._announced:  # only now: the hook's own process records its outcome under the lock
+            _start_hook(self._session, event)
 
     def take(self, event: Event | None) -> Reply | None:
         """Take over the journal, then carry out `event`."""
@@ -129,43 +134,35 @@ class _Owned:
         if step.loop != before:
             self._journal.append(now, cause, step.loop)
             self._loop = step.loop
-            if step.loop is not None:
-                _tell_transition(self._events, before, step.loop, cause, now)
+            data = transition_data(before, step.loop, cause)
+            if data is not None:
+                self._tell(LOOP_TRANSITION, data, now)
         for effect in step.effects:
             self._perform(effect, now)
 
     def _perform(self, effect: object, now: Moment) -> None:
         from loopsup.core.effects import Announce
         from loopsup.wire.attention import attention_object
-        from loopsup.wire.events import LOOP_ATTENTION
 
         if not isinstance(effect, Announce) or self._loop is None:
             return  # a prompt is never due without an agent: nothing here says that one is idle
         facts = _facts(self._session, alive=False, problem=None)
         event = attention_object(effect.attention, self._loop.objective, facts.for_attention())
+        self._tell(LOOP_ATTENTION, event, now)
+        self._announced.append(event)
+
+    def _tell(self, kind: str, data: Mapping[str, Any], now: Moment) -> None:
         with contextlib.suppress(LoopsupError):  # the journal has it; a full disk must not hide the outcome
-            self._events.append(now.wall, LOOP_ATTENTION, event)
-        _start_hook(self._session, event)
+            self._events.append(now.wall, kind, data)
 
     def _recounted(self, now: Moment) -> int:
         """LLM calls of the iteration a dead supervisor left; calls that never ended get their end (D-44)."""
         from loopsup.store.eventlog import recount
-        from loopsup.wire.events import TURN_END
 
         found = recount(self._session.folder, self._loop)
         for data in found.ends:
             self._events.append(now.wall, TURN_END, data, iteration=found.iteration)
         return found.turns
-
-
-def _tell_transition(events: EventWriter, before: Loop | None, after: Loop, cause: Event, now: Moment) -> None:
-    from loopsup.wire.events import LOOP_TRANSITION
-    from loopsup.wire.transition import transition_data
-
-    data = transition_data(before, after, cause)
-    if data is not None:
-        with contextlib.suppress(LoopsupError):
-            events.append(now.wall, LOOP_TRANSITION, data)
 
 
 def _start_hook(session: Session, event: dict[str, Any]) -> None:

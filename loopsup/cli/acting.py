@@ -14,6 +14,7 @@ from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
 from loopsup.errors import EXIT_DONE, SupervisorGoneError
+from loopsup.store.lock import LockHeldError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
@@ -30,7 +31,15 @@ def change(name: str | None, request: Request, without: Otherwise, *, as_json: b
 def perform(session: Session, request: Request, without: Otherwise) -> Response:
     """The response of the supervisor, or of `without`."""
     response = ask(session, request)
-    return without(session) if response is None else response
+    if response is not None:
+        return response
+    try:
+        return without(session)
+    except LockHeldError:  # somebody took the session in between: most likely a supervisor, which then answers
+        response = ask(session, request)
+        if response is None:
+            raise
+        return response
 
 
 def ask(session: Session, request: Request, timeout_s: float | None = None) -> Response | None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from loopsup.cli.common import TAIL, Verb, out, out_json
+from loopsup.cli.common import TAIL, ReaderGoneError, Verb, out, out_json
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, AgentUnableError, LoopsupError, UsageError
 from loopsup.wire.control import error_object
 
@@ -68,7 +68,7 @@ def run(argv: Sequence[str] | None = None, platform: str = sys.platform) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         return silence_stdout()
     except LoopsupError as error:
         return report(error, as_json)
@@ -131,14 +131,20 @@ def build(verb: str | None) -> typer.Typer:
     return app
 
 
-def top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    if version:
+def show_version(asked: bool) -> None:
+    if asked:
         from loopsup import __version__
 
         out(f"{PROG} {__version__}")
         raise typer.Exit(EXIT_DONE)
+
+
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
+    ] = False,
+) -> None:
+    """Options that stand before any verb."""
 
 
 def usage_sentence(error: Exception, verb: str | None) -> str:
@@ -146,7 +152,7 @@ def usage_sentence(error: Exception, verb: str | None) -> str:
     format_message = getattr(error, "format_message", error.__str__)
     text = str(format_message()).strip().rstrip(".")
     if text.startswith("Got unexpected extra argument"):
-        words = text[text.find("(") + 1 : text.rfind(")")]
+        words = text.partition("(s) (")[2].removesuffix(")")
         text = f"'{words}' is one argument too many; the session is named with --session NAME"
     text = text[:1].lower() + text[1:]
     return f"{text}; see `{PROG} {verb} --help`" if verb else f"{text}; see `{PROG} --help`"

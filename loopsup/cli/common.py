@@ -30,6 +30,10 @@ SessionOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our standard output has left (`| head`)."""
+
+
 class Verb(TyperCommand):
     """A command that refuses an option given twice: which of the two was meant, nobody can say."""
 
@@ -40,6 +44,12 @@ class Verb(TyperCommand):
             if options.count(param) > 1:
                 raise UsageError(f"the option {param.opts[0]} is given more than once; give it once")
         return list(super().parse_args(ctx, args))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # typer would end the process with 1
+            raise ReaderGoneError from error
 
 
 def out(text: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import NotFoundError, StorageError
-from loopsup.store import folders, home, lock, sessions
+from loopsup.store import home, lock, sessions
 from loopsup.store.identity import Identity
 from loopsup.store.journal import read_tail
 from loopsup.store.sessions import Entry
@@ -87,6 +87,8 @@ def of_directory(directory: Path) -> list[Session]:
 
 def of_conversation(agent: str, conversation_id: str, file: Path | None) -> Session | None:
     """The session that serves a conversation of `agent`. Under the lock of `sessions/`: it may link it again."""
+    from loopsup.store import folders
+
     where = home.find_home()
     if file is not None:
         name = folders.open_beside(where, file, sessions.new_name(where, file.parent))

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from loopsup.cli import acting, agent_choice, launch, making, places
-from loopsup.cli.common import show_status, warn
+from loopsup.cli.common import note, show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
-from loopsup.errors import RefusedError
+from loopsup.errors import LoopsupError, NotFoundError, RefusedError
 from loopsup.store.config import load_config
 from loopsup.store.home import find_home
 from loopsup.store.lock import creation_lock
@@ -66,13 +66,19 @@ def foreground(order: Order, *, keep: bool, as_json: bool) -> int:
             f"session '{session.name}' has a supervisor already; leave out --foreground, "
             f"or close it first: loopsup close --session {session.name}"
         )
-    refused: list[Response] = []
+    refusals: list[LoopsupError] = []
+
+    def told(response: Response) -> None:
+        if response.error is None:
+            note(f"{response.message}, in session '{session.name}'")
+        else:  # not raised here: the supervisor still has an agent to end
+            refusals.append(response.error)
+
     with _removed_on_failure(place):
-        code = supervise(_launch(place, order, _request(order), keep=keep), refused.append)
-        for response in refused:
-            if response.error is not None:
-                raise response.error
-    with contextlib.suppress(FileNotFoundError):
+        code = supervise(_launch(place, order, _request(order), foreground=True, keep=keep), told)
+        if refusals:
+            raise refusals[0]
+    with contextlib.suppress(NotFoundError):
         show_status(offline.status(session.refreshed()), as_json=as_json)
     return code
 
@@ -111,9 +117,16 @@ def _creation_lock() -> contextlib.AbstractContextManager[None]:
     return creation_lock(home.sessions)
 
 
-def _launch(place: Place, order: Order, request: Request, *, keep: bool = False) -> Launch:
+def _launch(place: Place, order: Order, request: Request, *, foreground: bool = False, keep: bool = False) -> Launch:
     assert place.session is not None
-    return Launch(place.session.name, place.how.value, request, allow_all=order.allow_all, keep=keep)
+    return Launch(
+        place.session.name,
+        place.how.value,
+        request,
+        allow_all=order.allow_all,
+        foreground=foreground,
+        keep=keep,
+    )
 
 
 def _request(order: Order) -> Request:

@@ -6,6 +6,7 @@ waiting, queued or running; with one that holds the lock and does not answer the
 
 from __future__ import annotations
 
+from loopsup import offline
 from loopsup.cli import acting, selection
 from loopsup.cli.common import JsonOption, SessionOption, note, show_status
 from loopsup.errors import EXIT_DONE, SupervisorGoneError
@@ -18,15 +19,13 @@ def status(session: SessionOption = None, as_json: JsonOption = False) -> int:
     try:
         response = acting.ask(found, Request("status"))
     except SupervisorGoneError as error:
-        from loopsup import offline
-
-        show_status(offline.status(found.refreshed(), alive=True), as_json=as_json)
+        found = found.refreshed()
+        alive = found.alive()
+        show_status(offline.status(found, alive=alive), as_json=as_json)
+        if not alive:  # it died while we asked: the files have the truth
+            return EXIT_DONE
         note(error.message)
         return error.exit
-    if response is None or response.status is None:
-        from loopsup import offline
-
-        show_status(offline.status(found.refreshed()), as_json=as_json)
-    else:
-        show_status(response.status, as_json=as_json)
+    told = None if response is None else response.status
+    show_status(offline.status(found.refreshed()) if told is None else told, as_json=as_json)
     return EXIT_DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopsup import offline
 from loopsup.cli import acting
 from loopsup.cli.common import JsonOption, SessionOption
 from loopsup.wire.control import Request
@@ -9,6 +10,4 @@ from loopsup.wire.control import Request
 
 def stop(session: SessionOption = None, as_json: JsonOption = False) -> int:
     """End the loop for good; the agent may finish what it is doing."""
-    from loopsup import offline
-
     return acting.change(session, Request("stop"), offline.stop, as_json=as_json)

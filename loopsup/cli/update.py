@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from loopsup import offline
 from loopsup.cli import acting
 from loopsup.cli.common import JsonOption, SessionOption
 from loopsup.cli.policy_options import (
@@ -45,7 +46,5 @@ def update(
     faults.refuse()
     if not policy:
         raise UsageError("update needs at least one of --every, --for, --max-iterations, --min-delay and --max-delay")
-    from loopsup import offline
-
     request = Request("update", {"policy": policy})
     return acting.change(session, request, lambda found: offline.update(found, policy), as_json=as_json)

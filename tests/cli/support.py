@@ -1,14 +1,26 @@
-"""A scripted supervisor: a thread behind a real Unix socket that speaks the control protocol."""
+"""Scripted supervisors (a thread behind a real Unix socket) and sessions on disk."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from loopsup.clock import SystemClock
+from loopsup.core.events import Ticked
+from loopsup.core.model import Fixed, Loop, Phase, Policy, Waiting
+from loopsup.store import folders
+from loopsup.store.home import find_home
+from loopsup.store.identity import Identity, load_identity
+from loopsup.store.journal import JournalAppender, read_tail
+from loopsup.store.lock import SessionLock
 from loopsup.wire.control import Request, Response, decode_request, encode_response
+from loopsup.wire.status import SessionFacts, status_object
 
 Answer = Response | bytes | None | Callable[[Request], "Response | bytes | None"]
 
@@ -74,3 +86,73 @@ def supervisor(path: Path, **answers: Answer) -> Iterator[FakeSupervisor]:
         yield fake
     finally:
         fake.close()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Sessions:
+    """Makes sessions on disk, with the loop given, as a supervisor that ended or died would have left them."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self.home = find_home()
+
+    def make(
+        self, name: str = "work", loop: Loop | None = None, *, cwd: Path | None = None, agent: str = "demo"
+    ) -> Path:
+        """The folder of a new session."""
+        self.home.ensure()
+        identity = Identity(
+            name=name,
+            id=f"id-{name}",
+            agent=agent,
+            cwd=str(cwd or self.cwd),
+            socket=str(self.home.new_socket()),
+            created=NOW.wall,
+        )
+        folder = folders.create(self.home, identity)
+        if loop is not None:
+            with JournalAppender.open(folder) as journal:
+                journal.append(NOW, Ticked(idle=False), loop)
+        return folder
+
+    @contextlib.contextmanager
+    def live(self, name: str = "work", loop: Loop | None = None, **answers: Answer) -> Iterator[FakeSupervisor]:
+        """A session with a scripted supervisor that holds its lock."""
+        folder = self.make(name, loop)
+        with SessionLock.acquire(folder), supervisor(Path(load_identity(folder).socket), **answers) as fake:
+            yield fake
+
+    def loop(self, name: str = "work") -> Loop | None:
+        """The state in the journal."""
+        return read_tail(self.home.sessions / name).loop
+
+    def journal(self, name: str = "work") -> bytes:
+        return (self.home.sessions / name / "journal.jsonl").read_bytes()
+
+
+NOW = SystemClock().now()
+
+
+def a_loop(phase: Phase | None = None, **changes: Any) -> Loop:
+    """A loop that was started a minute ago, by default waiting for its next wake in ten minutes."""
+    started_at = NOW.wall - 60_000
+    base = Loop("l1", "watch the CI", Policy(Fixed(600_000)), started_at, phase or Waiting(NOW.plus(600_000)))
+    return replace(base, **{"iteration_count": 3, **changes})
+
+
+def status_of(loop: Loop | None, name: str = "work", *, alive: bool = True) -> dict[str, Any]:
+    """The status object a supervisor would answer with."""
+    facts = SessionFacts(name, f"id-{name}", "demo", None, None, "/w", alive, alive, 1 if alive else None)
+    return status_object(facts, loop, NOW)

@@ -84,5 +84,5 @@ def test_the_longest_one_is_taken() -> None:
 @pytest.mark.parametrize("raw", [b"\xff", b"", b"x" * (MAX_OBJECTIVE + 1)])
 def test_standard_input_is_held_to_the_same_rules(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Stdin(raw))
-    with pytest.raises(UsageError, match="^standard input is "):
+    with pytest.raises(UsageError, match=r"^standard input is "):
         objective.read(["-"], None)

@@ -48,7 +48,7 @@ def test_a_count_is_a_whole_number_of_one_or_more(text: str) -> None:
     """Case 5."""
     faults = Faults()
     assert faults.count("--max-iterations", text) is None
-    with pytest.raises(UsageError, match="^--max-iterations: .* is not a whole number"):
+    with pytest.raises(UsageError, match=r"^--max-iterations: .* is not a whole number"):
         faults.refuse()
 
 
@@ -57,7 +57,7 @@ def test_a_malformed_duration_names_its_option(text: str) -> None:
     """Case 9."""
     faults = Faults()
     assert changes(faults, **{**NOTHING, "for_": text}) == {}
-    with pytest.raises(UsageError, match="^--for: "):
+    with pytest.raises(UsageError, match=r"^--for: "):
         faults.refuse()
 
 
