@@ -147,8 +147,9 @@ class Screen:
                 render.write("", stream=self._out)
                 self._line_open = False
             if part:
-                render.write(part if self._line_open else render.INDENT + part, end="", stream=self._out)
-                self._line_open = True
+                before = "" if self._line_open else render.INDENT
+                self._line_open = True  # first: Ctrl-C may come while we write
+                render.write(before + part, end="", stream=self._out)
         self._out.flush()
 
     def _was_streamed(self, event: Mapping[str, Any]) -> bool:

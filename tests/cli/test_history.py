@@ -33,7 +33,8 @@ class Tale:
         for step in advance(self.loop, event, now):
             if step.loop != self.loop:
                 self.loop = step.loop
-                self.records.append(Record(len(self.records), now.wall, now, event, step.loop))
+                cause = step.cause or event
+                self.records.append(Record(len(self.records), now.wall, now, cause, step.loop))
         return self
 
     def start(self, ms: int = 0, loop_id: str = "l1", policy: Policy = POLICY) -> Self:
@@ -286,7 +287,7 @@ def test_the_page() -> None:
         "   #  started                took  prompts  calls",
         "   1  00:00:00                 2m        1      2  continue: s",
         "      00:05:00             resumed by you",
-        "   2  00:12:00               1m5s        2      7  no decision (after a reminder, 1 failed…",
+        "   2  00:12:00               1m5s        2      7  no decision (after a reminder, 1 faile…",
         "",
         "loop 2, 00:00:00: every 10m, 24h, 50 iterations at most",
         "  x\\x1b[2J y",
