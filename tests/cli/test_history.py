@@ -78,7 +78,16 @@ def test_iterations_up_to_the_end() -> None:
 def test_an_iteration_under_way_and_one_whose_supervisor_is_gone() -> None:
     tale = Tale().start()
     assert tale.rows() == [LOOP, IterationRow(1, T0, prompts=1)]
-    assert tale.rows(alive=False) == [LOOP, IterationRow(1, T0, "supervisor lost", prompts=1)]
+    lost = "after this its supervisor ended without closing"
+    assert tale.rows(alive=False) == [
+        LOOP,
+        IterationRow(1, T0, "supervisor lost", prompts=1),
+        NoteRow(T0, "supervisor_lost", lost),
+    ]
+    assert Tale().first().rows(alive=False)[2:] == [NoteRow(T0 + 2 * MINUTE, "supervisor_lost", lost)]
+    assert Tale().first().at(3 * MINUTE, ev.Pause()).rows(alive=False)[2:] == [
+        NoteRow(T0 + 3 * MINUTE, "paused", "paused: by you")
+    ]
 
 
 def test_a_missing_decision_its_reminder_and_the_pause() -> None:
