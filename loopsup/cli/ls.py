@@ -139,7 +139,7 @@ def _wake(loop: Status, now: int, zone: tzinfo | None) -> str:
     if loop["late"]:
         return f"LATE, {at}"
     left = parse_instant(loop["nextDueAt"]) - now
-    return f"{at} (in {render.span(left)})" if left > 0 else f"{at} (now)"
+    return f"{at} (in {render.wait_span(left)})" if left > 0 else f"{at} (now)"
 
 
 def _fit(head: str, last: str, width: int) -> list[str]:

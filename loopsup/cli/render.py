@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from loopsup.clock import SystemClock
 from loopsup.core.durations import show as show_duration
-from loopsup.core.model import DAY, MINUTE
+from loopsup.core.model import DAY, MINUTE, SECOND
 from loopsup.wire.times import parse_instant
 
 INDENT = "  "
@@ -126,6 +126,11 @@ def span(ms: int) -> str:
         if ms >= above:
             ms -= ms % unit
     return show_duration(ms)
+
+
+def wait_span(ms: int) -> str:
+    """How long until then, for people: a started second counts."""
+    return span(ms + SECOND - 1)
 
 
 def local_time(at: str | int, now_ms: int, zone: tzinfo | None = None) -> str:
