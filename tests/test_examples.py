@@ -78,7 +78,6 @@ def test_cron_starts_one_loop_and_is_quiet_while_it_works(shell: Shell) -> None:
     began = time.monotonic()
     assert shell("./keep-looping.sh", **fast).returncode == 0
     assert time.monotonic() - began < 8  # a new name is not waited for: that would take 10 s
-    assert [shell("./keep-looping.sh", **fast).returncode for _ in range(2)] == [0, 0]
     first = shell.status("--session", "nightly")
     again = shell("./keep-looping.sh", **fast)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
