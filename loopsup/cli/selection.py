@@ -66,10 +66,13 @@ def named(name: str) -> Session:
     return of_entry(sessions.get_session(home.find_home(), name))
 
 
-def lookup(name: str) -> Session | None:
-    """The session called `name`, if there is one. UsageError for a name no session can have."""
+def lookup(name: str, *, locked: bool = False) -> Session | None:
+    """The session called `name`, if there is one. UsageError for a name no session can have.
+
+    `locked`: the caller holds the lock of `sessions/`, for which the search for a missing name would wait.
+    """
     try:
-        return named(name)
+        return of_entry(sessions.get_session(home.find_home(), name, locked=locked))
     except NotFoundError:
         return None
 

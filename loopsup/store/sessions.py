@@ -63,12 +63,15 @@ def list_sessions(home: Home) -> list[Entry]:
     return [_entry(home, name) for name in _names(home)]
 
 
-def get_session(home: Home, name: str) -> Entry:
-    """The session called `name`. UsageError for an impossible name, NotFoundError, StorageError if unreadable."""
+def get_session(home: Home, name: str, *, locked: bool = False) -> Entry:
+    """The session called `name`. UsageError for an impossible name, NotFoundError, StorageError if unreadable.
+
+    `locked`: the caller holds `creation_lock`, so no folder is on the move and there is nothing to wait for.
+    """
     check_name(name)
     home.check()
     path = home.sessions / name
-    if not path.exists() and home.sessions.is_dir():
+    if not locked and not path.exists() and home.sessions.is_dir():
         # While its folder is moved there is no such name for an instant. Where one cannot wait, look at once.
         with contextlib.suppress(StorageError), creation_lock(home.sessions):
             pass
