@@ -80,10 +80,12 @@ class _Session:
             if new:
                 self._place(await supervisor.host.start(), supervisor)
             self._open_files(supervisor)
-            server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.pid)
+            server = ControlServer(
+                Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid
+            )
             await server.start()
         except BaseException:
-            await supervisor.host.close_quietly()
+            await supervisor.host.slot.empty(for_good=True)
             self._forget(new)
             raise
         supervisor.maintain = _Maintenance(server, supervisor)

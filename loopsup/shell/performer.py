@@ -75,7 +75,7 @@ class Performer:
         session = supervisor.facts().for_attention()
         event = attention_object(attention, loop.objective, session)
         supervisor.publish(words.LOOP_ATTENTION, event)
-        supervisor.spawn(supervisor.host.announce(event))
+        supervisor.spawn(supervisor.host.slot.announce(event))
         supervisor.bus.show_status(supervisor.status())
         task = supervisor.spawn(self._hook(attention_bytes(attention, loop.objective, session)))
         self._hooks.add(task)

@@ -38,6 +38,7 @@ from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
+from loopsup.shell.slot import AgentSlot
 from loopsup.store.identity import Identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
@@ -74,7 +75,6 @@ class Supervisor:
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
         self._pid = pid
-        self._adapter = adapter
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._close_reason: str | None = None
@@ -84,7 +84,8 @@ class Supervisor:
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
-        self.host = AgentHost(adapter, lambda: launch(self), self, questions, clock, silence_ms, self.spawn)
+        slot = AgentSlot(adapter, lambda: launch(self), log)
+        self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
 
     # ---- state ------------------------------------------------------------------------------------
@@ -154,8 +155,8 @@ class Supervisor:
         self.bus.show_status(self.status())
 
     def _mark(self, marker: Marker) -> None:
-        if self._adapter.capabilities.branches and self.host.up:
-            self.spawn(self.host.mark(marker))
+        if self.host.slot.capabilities.branches and self.host.slot.up:
+            self.spawn(self.host.slot.mark(marker))
 
     # ---- Desk: what the agent's host tells --------------------------------------------------------
 

@@ -15,7 +15,7 @@ def numbers(folder: Path, since: int = 0) -> list[int]:
 
 
 def test_numbers_go_on_after_reopening_and_a_torn_line_stands_alone(folder: Path) -> None:
-    assert (numbers(folder), count_turns(folder, 1, 0)) == ([], Turns())
+    assert (numbers(folder), count_turns(folder, 1, 0, "loop")) == ([], Turns())
     with EventWriter.open(folder) as log:
         first = log.append(T0, LOOP_NOTICE, {"message": "a\u2028\nb"})
     path = folder / NAME
@@ -73,8 +73,11 @@ def test_turns_of_the_newest_iteration_are_counted(folder: Path) -> None:
         envelope(log, 2, origin="protocol")
         log.append(T0, ASSISTANT_MESSAGE, {"turnId": "c", "text": "the word assistant.turn_start"}, iteration=2)
         turn(log, "c", 2, end=False)
-    assert count_turns(folder, 2, T0) == Turns(2, ("c",))
-    assert count_turns(folder, 3, T0) == Turns()
+    assert count_turns(folder, 2, T0, "protocol") == Turns(1, ("c",))
+    assert count_turns(folder, 2, T0, "loop") == Turns(0, ("c",)), (
+        "and so none is, where that is not the prompt in flight"
+    )
+    assert count_turns(folder, 3, T0, "loop") == Turns()
     assert (folder / NAME).read_bytes().count(b'"assistant.turn_start"') == 5
 
 
@@ -82,5 +85,5 @@ def test_the_same_number_of_an_earlier_loop_does_not_count(folder: Path) -> None
     with EventWriter.open(folder) as log:
         envelope(log, 1)
         turn(log, "a", 1, end=False)
-    assert count_turns(folder, 1, T0) == Turns(1, ("a",))
-    assert count_turns(folder, 1, T0 + 1) == Turns()
+    assert count_turns(folder, 1, T0, "loop") == Turns(1, ("a",))
+    assert count_turns(folder, 1, T0 + 1, "loop") == Turns()
