@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from loopsup.store.eventlog import NAME, EventWriter, Turns, count_turns, read
+import pytest
+
+from loopsup.core.model import Auto, Completed, Delivery, Flight, Loop, Policy, PromptKind, Running
+from loopsup.store.eventlog import NAME, EventWriter, Recount, Turns, count_turns, read, recount
 from loopsup.wire.events import ASSISTANT_MESSAGE, LOOP_NOTICE, TURN_END, TURN_START, USER_MESSAGE
 
 T0 = 1_791_590_400_000
@@ -62,7 +66,7 @@ def envelope(log: EventWriter, iteration: int, origin: str = "loop", at: int = T
     log.append(at, USER_MESSAGE, {"messageId": "m", "origin": origin, "text": "go"}, iteration=iteration)
 
 
-def test_turns_of_the_newest_iteration_are_counted(folder: Path) -> None:
+def test_turns_since_the_newest_prompt_of_the_newest_iteration_are_counted(folder: Path) -> None:
     with EventWriter.open(folder) as log:
         envelope(log, 1)
         turn(log, "a", 1)
@@ -70,15 +74,22 @@ def test_turns_of_the_newest_iteration_are_counted(folder: Path) -> None:
         turn(log, "b", 2)
         turn(log, "sub", 2, end=False, agent_id="helper")
         turn(log, "user", None, end=False)
-        envelope(log, 2, origin="protocol")
         log.append(T0, ASSISTANT_MESSAGE, {"turnId": "c", "text": "the word assistant.turn_start"}, iteration=2)
         turn(log, "c", 2, end=False)
-    assert count_turns(folder, 2, T0, "protocol") == Turns(1, ("c",))
-    assert count_turns(folder, 2, T0, "loop") == Turns(0, ("c",)), (
-        "and so none is, where that is not the prompt in flight"
-    )
+        log.append(T0, USER_MESSAGE, {"messageId": "m", "origin": ["odd"], "text": "x"}, iteration=2)
+    assert count_turns(folder, 2, T0, "loop") == Turns(2, ("c",))
     assert count_turns(folder, 3, T0, "loop") == Turns()
     assert (folder / NAME).read_bytes().count(b'"assistant.turn_start"') == 5
+
+
+def test_the_turns_before_a_reminder_are_counted_already(folder: Path) -> None:
+    with EventWriter.open(folder) as log:
+        envelope(log, 1)
+        turn(log, "a", 1, end=False)
+        assert count_turns(folder, 1, T0, "protocol") == Turns(0, ("a",))  # lost before the reminder was noted
+        envelope(log, 1, origin="protocol")
+        turn(log, "b", 1)
+    assert count_turns(folder, 1, T0, "protocol") == Turns(1, ())
 
 
 def test_the_same_number_of_an_earlier_loop_does_not_count(folder: Path) -> None:
@@ -87,3 +98,19 @@ def test_the_same_number_of_an_earlier_loop_does_not_count(folder: Path) -> None
         turn(log, "a", 1, end=False)
     assert count_turns(folder, 1, T0, "loop") == Turns(1, ("a",))
     assert count_turns(folder, 1, T0 + 1, "loop") == Turns()
+
+
+@pytest.mark.parametrize(("kind", "turns"), [(PromptKind.ITERATION, 1), (PromptKind.REMINDER, 0)])
+def test_a_lost_iteration_is_recounted_and_its_open_turns_get_an_end(
+    folder: Path, kind: PromptKind, turns: int
+) -> None:
+    flight = Flight(1, 1, kind, Delivery.ACCEPTED, Auto(), 1, 2, T0)
+    loop = Loop("l", "o", Policy(Auto()), T0, Running(flight))
+    with EventWriter.open(folder) as log:
+        envelope(log, 1)
+        turn(log, "a", 1, end=False)
+    lost = {"kind": "lost", "message": "the supervisor was lost"}
+    end = {"turnId": "a", "stopReason": "error", "error": lost}
+    assert recount(folder, loop) == Recount(turns, 1, (end,))
+    assert recount(folder, replace(loop, phase=Completed(T0))) == Recount()
+    assert recount(folder, None) == Recount()

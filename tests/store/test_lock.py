@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_looker_is_not_taken_for_an_owner(folder: Path, monkeypatch: pytest.Mo
             os.close(looker)
 
     monkeypatch.setattr(locks, "OWNER_TRIES", 1)
-    monkeypatch.setattr(locks.time, "sleep", nap)
+    monkeypatch.setattr(time, "sleep", nap)
     with SessionLock.acquire(folder):
         assert len(naps) == 3
 
