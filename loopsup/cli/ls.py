@@ -89,7 +89,7 @@ def from_files(entry: Entry, now: Moment) -> Status:
         pid=None if entry.owner is None else entry.owner.pid,
         problem=entry.problem,
     )
-    return status_object(facts, entry.loop if alive else without_owner(entry.loop), now)
+    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
 
 
 def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | None) -> list[str]:
