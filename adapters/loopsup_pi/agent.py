@@ -50,11 +50,19 @@ CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it
 class PiAgent:
     """See `loopsup.ports.Agent`."""
 
-    def __init__(self, launch: Launch, events: AgentEvents, executable: str, start_s: float = START_S) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        events: AgentEvents,
+        executable: str,
+        start_s: float = START_S,
+        handover_s: float = HANDOVER_S,
+    ) -> None:
         self._launch = launch
         self._events = events
         self._executable = executable
         self._start_s = start_s
+        self._handover_s = handover_s
         self._child: Child | None = None
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
@@ -64,7 +72,7 @@ class PiAgent:
         self._hello: asyncio.Future[Marker | None] = asyncio.get_running_loop().create_future()
         self._conversation: Conversation | None = None
         self._started = self._closing = False
-        self._offer: tuple[str, Prompt] | None = None  # the prompt whose response is awaited, with its id
+        self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
         self._accepted = False  # a prompt of ours is being worked on
         self._stamp: Stamp | None = None  # of that prompt
         self._aborting = False
@@ -166,11 +174,13 @@ class PiAgent:
         if self.pid is None:
             return Refused("pi is not running")
         identity = self._rpc.new_id()
-        self._offer = (identity, prompt)
+        self._offers[identity] = prompt
         try:
-            response = await self._rpc.ask({"type": "prompt", "message": prompt.text, "id": identity}, HANDOVER_S)
+            response = await self._rpc.ask(
+                {"type": "prompt", "message": prompt.text, "id": identity}, self._handover_s
+            )
         except TimeoutError:
-            return Unknown(f"pi did not answer within {HANDOVER_S:.0f} s")
+            return Unknown(f"pi did not answer within {self._handover_s:g} s")
         except ConnectionError as error:
             return Unknown(str(error))
         finally:
@@ -257,15 +267,15 @@ class PiAgent:
             self._tell(output)
 
     def _on_response(self, record: Record) -> None:
-        if self._offer is not None and record.get("id") == self._offer[0]:
-            started = (record.get("data") or {}).get("disposition") == "started"
-            if started and record.get("success") is True:
-                self._accepted = True
-                self._stamp = self._offer[1].stamp
-                self._idle.clear()
-                if self._rpc.awaits(self._offer[0]):
-                    self._inbox.hold()
-            self._offer = None
+        identity = str(record.get("id"))
+        prompt = self._offers.pop(identity, None)
+        started = record.get("success") is True and (record.get("data") or {}).get("disposition") == "started"
+        if prompt is not None and started:
+            self._accepted = True
+            self._stamp = prompt.stamp
+            self._idle.clear()
+            if self._rpc.awaits(identity):
+                self._inbox.hold()
         self._rpc.resolve(record)
 
     def _tell(self, output: Output) -> None:
