@@ -33,7 +33,7 @@ from loopsup.ports import (
 )
 from loopsup.process import Child
 from loopsup.wire import events as ev
-from loopsup_pi import dialogs
+from loopsup_pi import dialogs, executable
 from loopsup_pi.arguments import TOOL, command_line
 from loopsup_pi.diagnostics import WIDTH, Diagnostics
 from loopsup_pi.link import Link
@@ -41,8 +41,10 @@ from loopsup_pi.rpc import Inbox, Record, Requests
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
 
 EXTENSION = Path(__file__).with_name("extension.ts")
+MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; the extension looks for the first
+ATTENTION_ENTRY = "loopsup-attention"
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
-HANDOVER_S = 60.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
+HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
 CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
 
@@ -50,11 +52,17 @@ CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it
 class PiAgent:
     """See `loopsup.ports.Agent`."""
 
-    def __init__(self, launch: Launch, events: AgentEvents, executable: str, start_s: float = START_S) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        events: AgentEvents,
+        start_s: float = START_S,
+        handover_s: float = HANDOVER_S,
+    ) -> None:
         self._launch = launch
         self._events = events
-        self._executable = executable
         self._start_s = start_s
+        self._handover_s = handover_s
         self._child: Child | None = None
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
@@ -64,7 +72,7 @@ class PiAgent:
         self._hello: asyncio.Future[Marker | None] = asyncio.get_running_loop().create_future()
         self._conversation: Conversation | None = None
         self._started = self._closing = False
-        self._offer: tuple[str, Prompt] | None = None  # the prompt whose response is awaited, with its id
+        self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
         self._accepted = False  # a prompt of ours is being worked on
         self._stamp: Stamp | None = None  # of that prompt
         self._aborting = False
@@ -81,12 +89,15 @@ class PiAgent:
     # ---- start and end ----------------------------------------------------------------------------
 
     async def start(self) -> AgentStarted:
+        launch = self._launch
+        path = executable.find(launch.command, launch.env)
+        if path is None:
+            raise AgentUnableError(executable.missing(launch.command, launch.env) or "pi cannot be found")
         try:
             await self._link.open()
-            await self._spawn()
+            await self._spawn(path)
         except OSError as error:
-            words = error.strerror or error
-            raise AgentUnableError(f"pi could not be started ({self._executable}): {words}") from error
+            raise AgentUnableError(f"pi could not be started ({path}): {error.strerror or error}") from error
         response, marker = await self._ready()
         state = response.get("data") or {}
         file = state.get("sessionFile")
@@ -114,9 +125,9 @@ class PiAgent:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await ready
 
-    async def _spawn(self) -> None:
+    async def _spawn(self, path: str) -> None:
         launch = self._launch
-        argv = command_line(self._executable, str(EXTENSION), launch.session_id, launch.resume, launch.args)
+        argv = command_line(path, str(EXTENSION), launch.session_id, launch.resume, launch.args)
         permissions = {
             "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
             "allow": list(launch.permissions.allow),
@@ -136,6 +147,8 @@ class PiAgent:
         reason = await child.wait()
         await self._inbox.released.wait()  # `lost` is the last call: what was read before goes first
         self._rpc.fail(f"pi ended: {reason}")
+        for output in self._translator.lost():
+            self._tell(output)
         self._questions.gone()
         self._idle.set()
         if self._started and not self._closing:
@@ -166,16 +179,17 @@ class PiAgent:
         if self.pid is None:
             return Refused("pi is not running")
         identity = self._rpc.new_id()
-        self._offer = (identity, prompt)
+        self._offers[identity] = prompt
         try:
-            response = await self._rpc.ask({"type": "prompt", "message": prompt.text, "id": identity}, HANDOVER_S)
+            response = await self._rpc.ask(
+                {"type": "prompt", "message": prompt.text, "id": identity}, self._handover_s
+            )
         except TimeoutError:
-            return Unknown(f"pi did not answer within {HANDOVER_S:.0f} s")
+            return Unknown(f"pi did not answer within {self._handover_s:g} s")
         except ConnectionError as error:
             return Unknown(str(error))
         finally:
-            # After the caller, which resumes in this same step, has seen the answer.
-            asyncio.get_running_loop().call_soon(self._inbox.release)
+            self._inbox.release_soon()
         if response.get("success") is not True:
             return await self._refusal(str(response.get("error")))
         disposition = (response.get("data") or {}).get("disposition")
@@ -215,15 +229,15 @@ class PiAgent:
         await self._questions.answer(question_id, allow, text)
 
     async def mark(self, marker: Marker) -> None:
-        if not await self._link.mark(marker.loop_id, marker.seq):
+        data = {"v": 1, "loopId": marker.loop_id, "seq": marker.seq}
+        if not await self._link.append(MARKER_ENTRY, data):
             self._launch.log(f"the marker of state {marker.seq} could not be written into Pi's session")
 
     async def announce(self, event: Mapping[str, Any]) -> None:
-        """A `custom` entry of Pi's session and a notification; the model sees neither."""
-        try:
-            await self._link.announce(event)
-        except OSError:
-            self._launch.log("an attention event could not be shown inside Pi: its extension is not connected")
+        """An entry in the session file, which the model does not see, and a notification."""
+        notice = f"loop {event.get('status')}: {event.get('summary')}"
+        if not await self._link.append(ATTENTION_ENTRY, dict(event), notice):
+            self._launch.log("the attention event could not be shown inside Pi")
 
     # ---- from Pi ----------------------------------------------------------------------------------
 
@@ -257,15 +271,15 @@ class PiAgent:
             self._tell(output)
 
     def _on_response(self, record: Record) -> None:
-        if self._offer is not None and record.get("id") == self._offer[0]:
-            started = (record.get("data") or {}).get("disposition") == "started"
-            if started and record.get("success") is True:
-                self._accepted = True
-                self._stamp = self._offer[1].stamp
-                self._idle.clear()
-                if self._rpc.awaits(self._offer[0]):
-                    self._inbox.hold()
-            self._offer = None
+        identity = str(record.get("id"))
+        prompt = self._offers.pop(identity, None)
+        started = record.get("success") is True and (record.get("data") or {}).get("disposition") == "started"
+        if prompt is not None and started:
+            self._accepted = True
+            self._stamp = prompt.stamp
+            self._idle.clear()
+            if self._rpc.awaits(identity):
+                self._inbox.hold()
         self._rpc.resolve(record)
 
     def _tell(self, output: Output) -> None:

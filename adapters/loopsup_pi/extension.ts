@@ -10,8 +10,7 @@ import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
 
 const TOOL = "loop_control";
-const ENTRY = "loopsup"; // type of the marker entries in the session file
-const ATTENTION = "loopsup-attention"; // type of the entries that record attention events
+const MARKER = "loopsup"; // type of the marker entries in the session file
 const ANSWER_MS = 5000; // the supervisor answers in milliseconds; after this the call has failed
 
 type Json = Record<string, any>;
@@ -99,7 +98,7 @@ function guarded<A extends unknown[]>(callback: (...args: A) => void): (...args:
 // The newest marker on the branch that leads to the present leaf.
 function marker(ctx: ExtensionContext): Json | null {
   for (const entry of [...ctx.sessionManager.getBranch()].reverse() as Json[])
-    if (entry.type === "custom" && entry.customType === ENTRY && entry.data?.v === 1)
+    if (entry.type === "custom" && entry.customType === MARKER && entry.data?.v === 1)
       return { loopId: entry.data.loopId, seq: entry.data.seq };
   return null;
 }
@@ -121,13 +120,10 @@ export default function (pi: ExtensionAPI) {
       tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
-      if (record.type === "attention") {
-        pi.appendEntry(ATTENTION, record.event);
-        ctx.ui.notify(`loop ${record.event.status}: ${record.event.summary}`, "info");
-      }
-      if (record.type !== "mark") return;
-      pi.appendEntry(ENTRY, { v: 1, loopId: record.loopId, seq: record.seq });
-      link.send({ type: "marked", id: record.id });
+      if (record.type !== "append") return;
+      pi.appendEntry(record.entry, record.data);
+      link.send({ type: "appended", id: record.id });
+      if (record.notice) ctx.ui.notify(record.notice, "info");
     });
   });
   pi.on("session_shutdown", () => link.close());

@@ -66,6 +66,7 @@ class Translator:
         self._turns = 0
         self._turn: str | None = None  # the open turn pair
         self._ended: dict[str, Any] | None = None  # what its turn_end will say
+        self._tools: dict[str, str] = {}  # those under way: id and name
         self._running = False
         self._decided = False
         self._failure: dict[str, Any] | None = None  # the error the run ended with, so far
@@ -160,15 +161,14 @@ class Translator:
         return [Emit(ev.TURN_END, ended)]
 
     def _tool_start(self, record: Record) -> list[Output]:
-        data = {
-            "toolCallId": str(record.get("toolCallId")),
-            "toolName": str(record.get("toolName")),
-            "arguments": _bounded_arguments(record.get("args")),
-        }
+        identity, name = str(record.get("toolCallId")), str(record.get("toolName"))
+        self._tools[identity] = name
+        data = {"toolCallId": identity, "toolName": name, "arguments": _bounded_arguments(record.get("args"))}
         return [*self._now(Doing.TOOL), Emit(ev.TOOL_START, data)]
 
     def _tool_end(self, record: Record) -> list[Output]:
         failed = bool(record.get("isError"))
+        self._tools.pop(str(record.get("toolCallId")), None)
         data = {
             "toolCallId": str(record.get("toolCallId")),
             "toolName": str(record.get("toolName")),
@@ -188,15 +188,29 @@ class Translator:
         return [*done, *self._now(Doing.NOTHING)]
 
     def _settled(self, record: Record) -> list[Output]:
-        out: list[Output] = []
-        if self._turn is not None:  # its message never ended: still one pair for each request
-            out.append(Emit(ev.TURN_END, self._ended or {"turnId": self._turn, "stopReason": "aborted"}))
+        out = self._close("it did not end")
         if self._failure is not None:
             out.append(Emit(ev.SESSION_ERROR, self._failure))
         aborted = record.get("aborted") is True and not self._decided
-        self._turn = self._ended = self._failure = None
+        self._failure = None
         self._running = self._decided = False
         return [*out, *self._now(Doing.NOTHING), RunSettled(aborted)]
+
+    def lost(self) -> list[Output]:
+        """The stream is over: what was begun is closed, with what is known. There is no settlement."""
+        return [*self._close("the agent ended"), *self._now(Doing.NOTHING)]
+
+    def _close(self, why: str) -> list[Output]:
+        """One end for each beginning, whatever Pi left out."""
+        out: list[Output] = [
+            Emit(ev.TOOL_COMPLETE, {"toolCallId": identity, "toolName": name, "success": False, "error": why})
+            for identity, name in self._tools.items()
+        ]
+        if self._turn is not None:
+            out.append(Emit(ev.TURN_END, self._ended or {"turnId": self._turn, "stopReason": "aborted"}))
+        self._tools.clear()
+        self._turn = self._ended = None
+        return out
 
 
 _HANDLERS = {

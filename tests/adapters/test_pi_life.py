@@ -22,7 +22,7 @@ from loopsup.ports import (
     Refused,
     Unknown,
 )
-from loopsup_pi.adapter import PiAdapter
+from loopsup_pi import create
 from tests.support.model_server import ModelServer, Reply, bash, decision, user_texts
 from tests.support.pi_env import PiWorld, drive, running, said, stamped
 from tests.support.recording import Recording
@@ -161,7 +161,7 @@ def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path) -> None:
         file = run.conversation.file
         assert run.conversation == Conversation("loop-1", file, world.work)
         assert file is not None
-        found = [PiAdapter().locate(ref, world.work, world.env) for ref in ("loop-1", "loop", str(file))]
+        found = [create().locate(ref, world.work, world.env) for ref in ("loop-1", "loop", str(file))]
         assert found == [run.conversation] * 3
         async with running(world, resume=found[0], session_id="unused") as again:
             assert again.conversation == run.conversation
@@ -180,7 +180,7 @@ def test_a_conversation_in_which_nothing_was_said_can_be_reopened(tmp_path: Path
             assert file is not None
             assert not file.exists()
         with pytest.raises(NotFoundError):
-            PiAdapter().locate("loop-1", world.work, world.env)
+            create().locate("loop-1", world.work, world.env)
         async with running(world, resume=run.conversation) as again:
             assert again.conversation.id == "loop-1"
 
@@ -194,7 +194,7 @@ def test_a_folder_beside_the_session_file_disturbs_nobody(tmp_path: Path) -> Non
             run.conversation.file.with_suffix(".loopsup").mkdir()
             await run.agent.prompt(stamped("first"))
             await run.told.until("settled")
-        assert PiAdapter().locate("loop-1", world.work, world.env) == run.conversation
+        assert create().locate("loop-1", world.work, world.env) == run.conversation
         async with running(world, resume=run.conversation) as again:
             assert again.conversation == run.conversation
 
@@ -218,6 +218,26 @@ def test_the_marker_survives_a_restart_and_never_reaches_the_model(tmp_path: Pat
         lines = [json.loads(line) for line in run.conversation.file.read_bytes().split(b"\n") if line]
         marks = [line["data"] for line in lines if line.get("customType") == "loopsup"]
         assert marks == [{"v": 1, "loopId": "loop-a", "seq": 1}, {"v": 1, "loopId": "loop-a", "seq": 4}]
+
+    drive(tmp_path, [Reply("ok")] * 2, scenario)
+
+
+def test_an_attention_event_is_shown_in_pi_and_kept_from_the_model(tmp_path: Path) -> None:
+    """L-125."""
+    event = {"version": 1, "status": "blocked", "summary": "needs a key-77"}
+
+    async def scenario(world: PiWorld, server: ModelServer) -> None:
+        async with running(world) as run:
+            await run.agent.prompt(stamped("first"))
+            await run.told.until("settled")
+            await run.agent.announce(event)
+            await run.agent.prompt(stamped("second", 2))
+            await run.told.until("settled", 2)
+        assert run.conversation.file is not None
+        lines = [json.loads(line) for line in run.conversation.file.read_bytes().split(b"\n") if line]
+        assert [line["data"] for line in lines if line.get("customType") == "loopsup-attention"] == [event]
+        assert "key-77" not in json.dumps(server.requests)
+        assert run.told.all("ask") == []
 
     drive(tmp_path, [Reply("ok")] * 2, scenario)
 
@@ -374,6 +394,6 @@ def test_the_users_normal_configuration_is_used_and_left_alone(tmp_path: Path) -
             await run.told.until("settled")
         after = {path.name: path.read_bytes() for path in normal.glob("*.json")}
         assert {name: after[name] for name in before} == before
-        assert PiAdapter().locate("loop-1", world.work, world.env) == run.conversation
+        assert create().locate("loop-1", world.work, world.env) == run.conversation
 
     drive(tmp_path, [Reply("ok")], scenario)

@@ -125,24 +125,25 @@ def test_a_decision_is_answered_while_a_fork_waits(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_marker_goes_to_the_newest_connection(tmp_path: Path) -> None:
+def test_an_entry_goes_to_the_newest_connection(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as there, there.peer() as old, there.peer() as new:
             await old.receive()
             await new.receive()
-            marking = asyncio.create_task(there.link.mark("loop-a", 7))
+            marking = asyncio.create_task(there.link.append("loopsup", {"seq": 7}))
             record = await new.receive()
-            assert record == {"type": "mark", "id": record["id"], "loopId": "loop-a", "seq": 7}
-            await new.send(type="marked", id=record["id"])
+            expected = {"type": "append", "id": record["id"], "entry": "loopsup", "data": {"seq": 7}, "notice": None}
+            assert record == expected
+            await new.send(type="appended", id=record["id"])
             assert await marking is True
 
     asyncio.run(scenario())
 
 
-def test_without_an_extension_no_marker_is_written(tmp_path: Path) -> None:
+def test_without_an_extension_no_entry_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as there:
-            assert await there.link.mark("loop-a", 7) is False
+            assert await there.link.append("loopsup", {"seq": 7}) is False
 
     asyncio.run(scenario())
 

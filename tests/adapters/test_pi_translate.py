@@ -81,6 +81,18 @@ def test_a_transcript_cut_anywhere_gives_a_prefix_of_the_events() -> None:
         assert some == whole[: len(some)]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_that_dies_anywhere_leaves_nothing_open(name: str) -> None:
+    recorded = lines(f"{name}.jsonl")
+    for cut in range(len(recorded) + 1):
+        translator = Translator()
+        outputs = [output for line in recorded[:cut] for output in translator.feed(json.loads(line))]
+        kinds = [output.kind for output in [*outputs, *translator.lost()] if isinstance(output, Emit)]
+        assert kinds.count("assistant.turn_start") == kinds.count("assistant.turn_end")
+        assert kinds.count("tool.execution_start") == kinds.count("tool.execution_complete")
+        assert translator.lost() == []
+
+
 STRANGE = st.sampled_from(
     (
         *(None, True, 7, "x", "request", "decision", "loopsup", [], [1], {}, {"content": 3}, {"delta": 1}),

@@ -351,7 +351,8 @@ def test_a_run_pi_starts_by_itself_is_told_and_has_no_stamp(tmp_path: Path) -> N
         world.extension("own", 'pi.registerCommand("go", { handler: async () => pi.sendUserMessage("by myself") });')
         async with running(world, told) as run:
             assert await run.agent.prompt(said("/go")) == Accepted()
-            await told.until("settled", 2)  # the command, and the run it started
+            await told.until_event("assistant.turn_end", 2)
+            await told.until_found(lambda: [1] if told.names()[-1] == "settled" else [], "end of the run")
             assert told.names().count("busy") == 1
         assert told.all("decide") == [DecisionCall(None, decision("complete")[1])]
 

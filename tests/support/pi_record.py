@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from loopsup.ports import AbortReason
-from loopsup_pi.adapter import PiAdapter
 from loopsup_pi.agent import PiAgent
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, Translator
 from tests.support.model_server import ModelServer, Reply, bash, decision
@@ -115,8 +114,7 @@ def record(name: str) -> None:
                 super()._on_line(line)
 
         told, launch = Recording(), world.launch([])
-        found = PiAdapter().agent(launch, told)
-        agent = Listening(launch, told, found._executable)
+        agent = Listening(launch, told)
         await agent.start()
         try:
             await act(agent, told)
