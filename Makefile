@@ -27,7 +27,7 @@ test: lint types toolchain ## everything CI checks: style, types, all tests agai
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 fast: $(VENV)/.dev ## the tests that need no real processes and no network
-	$(BIN)/python -m pytest -m "not slow and not pi and not packaging"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not packaging"
 
 lint: $(VENV)/.dev ## style and mistakes (ruff)
 	$(BIN)/ruff check . $(SCRIPTS)
@@ -56,9 +56,9 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install -qq -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@ $(VENV)/.installed
