@@ -8,7 +8,8 @@ import pytest
 
 from loopsup.core.events import Close, Opened
 from loopsup.core.model import HOUR, MINUTE, TERMINAL, Moment, Paused, PauseReason, State
-from tests.support.scenario import T0, Scenario, Turn, View, call, omits, policy_of, says
+from tests.support.scenario import Scenario
+from tests.support.script import T0, Turn, View, call, omits, policy_of, says
 
 # ---- 9. persistence and lifecycle -----------------------------------------------------------------
 

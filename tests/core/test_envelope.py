@@ -23,7 +23,7 @@ from loopsup.core.model import (
     Running,
     Verb,
 )
-from tests.support.scenario import T0, policy_of
+from tests.support.script import T0, policy_of
 
 TEN_MINUTES = Fixed(10 * MINUTE)
 TRICKY = [

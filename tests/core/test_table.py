@@ -62,7 +62,7 @@ from loopsup.core.model import (
 )
 from loopsup.core.step import advance, next_deadline, step, wants_agent
 from loopsup.core.table import TABLE
-from tests.support.scenario import T0, call, policy_of
+from tests.support.script import T0, call, policy_of
 
 POLICY = policy_of()
 NOW = T0.plus(HOUR)
