@@ -192,7 +192,10 @@ class Supervisor:
         if conversation.file is not None:
             data["file"] = str(conversation.file)
         self.publish(kind, {**data, "cwd": str(conversation.cwd)})
-        if self.keeper is not None and self.loop is not None:
+        moved = started.marker != started.newest
+        if self.keeper is not None and (moved or (self.loop is None and started.marker is not None)):
+            self.branch(started.marker)  # somebody moved in the tree while nobody was here
+        elif self.keeper is not None and self.loop is not None:
             self._mark(Marker(self.loop.id, self.keeper.seq))
 
     def decide(self, call: DecisionCall) -> Verdict:
