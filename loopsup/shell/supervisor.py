@@ -71,6 +71,7 @@ class Supervisor:
         self.log = log
         self.permissions = permissions
         self.changed = asyncio.Condition()
+        self.asked_to_close = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
@@ -236,6 +237,7 @@ class Supervisor:
         """End the session in good order; the first reason stands."""
         if self._close_reason is None:
             self._close_reason = reason
+        self.asked_to_close.set()
         self.touch()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
