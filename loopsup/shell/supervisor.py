@@ -175,6 +175,7 @@ class Supervisor:
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
         elif run.aborted is not None:  # it was to be aborted and had to be ended for it
@@ -183,11 +184,13 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))
 
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
+        self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
