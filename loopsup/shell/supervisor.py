@@ -278,8 +278,9 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
 
     def _patience_s(self, now: Moment) -> float:
-        waits = [next_deadline(self.loop).wait_ms(now)]
-        monos = [self.host.due(), self.keeper.retry_at if self.keeper is not None else None]
+        retry_at = None if self.keeper is None else self.keeper.retry_at
+        waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
+        monos = [self.host.due(), retry_at]
         if self._vacant_since is not None:
             monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
         waits += [max(0, at - now.mono) for at in monos if at is not None]
