@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopsup.core.events import DecisionCalled, IterationSettled, Start, Ticked
-from loopsup.core.model import DAY, HOUR, Fixed, Loop, Moment, Policy
+from loopsup.core.limits import DAY, HOUR
+from loopsup.core.model import Fixed, Loop, Moment, Policy
 from loopsup.core.step import advance, next_deadline
 from loopsup.store.journal import JournalAppender, read_tail
 from loopsup.wire.control import MAX_LINE
