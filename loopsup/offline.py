@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
     """The status object from the files. `alive`: somebody holds the lock but does not answer."""
     tail = journal.read_tail(session.folder)
-    loop = tail.loop if alive else without_owner(tail.loop)
+    now = (clock or SystemClock()).now()
+    loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
-    return status_object(facts, loop, (clock or SystemClock()).now())
+    return status_object(facts, loop, now)
 
 
 def pause(session: Session) -> Response:

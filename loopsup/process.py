@@ -1,8 +1,10 @@
 """A child process of its own session, read line by line, ended with its whole tree.
 
 For adapters (agents on stdio) and the hook. The child gets its own session and process group, so a
-terminal's Ctrl-C does not reach it; ending it is a ladder of named grace periods: ask (the caller's way,
-by default closing its standard input), TERM to the group, KILL to the group and to every descendant seen.
+terminal's Ctrl-C does not reach it. Ending it is a ladder of named grace periods: ask (the caller's way,
+by default closing its standard input), TERM to the group, KILL to the group; then the same two for whatever
+is left of its tree: descendants in sessions of their own, and members of its session that lost their parent.
+A process that left both the tree and the session before `close` (a daemon) is none of ours any more.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,17 +24,47 @@ from loopsup.wire.jsonl import LineSplitter
 ASK_GRACE_S = 5.0  # an agent saves its session in well under a second; a slow disk gets the rest
 TERM_GRACE_S = 3.0  # the same again for one that ignored the request
 KILL_GRACE_S = 2.0  # the kernel needs milliseconds; beyond this the process is stuck in a system call
+DRAIN_GRACE_S = 1.0  # what an ended child wrote is at most two full buffers: read within milliseconds
+POLL_S = 0.01  # descendants are not our children: their end can only be looked for
 READ_CHUNK = 256 * 1024
 MAX_LINE = 256 * 1024 * 1024  # one tool result of many MiB is one line; beyond this it is dropped and told
+MAX_STDERR_LINE = 1024 * 1024  # diagnostics for people; longer lines are no words
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """How long each rung of `close` waits, in seconds."""
+
+    ask_s: float = ASK_GRACE_S
+    term_s: float = TERM_GRACE_S
+    kill_s: float = KILL_GRACE_S
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells the exit itself. `Process.wait` waits for the pipes, too, which a grandchild may hold for ever."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=READ_CHUNK, loop=loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
 
 
 class Child:
     """One running child. `on_line` gets every line of stdout without its LF, on the event loop's thread."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol, ladder: Ladder) -> None:
+        self._transport = transport
+        self._exited = protocol.exited
+        self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
+        self._ladder = ladder
         self._readers: list[asyncio.Task[None]] = []
-        self._family: dict[int, float] = {}
+        self._leader: psutil.Process | None = None
+        self._family: set[psutil.Process] = set()
+        with contextlib.suppress(psutil.Error):  # it may have ended already
+            self._leader = psutil.Process(self._process.pid)
 
     @classmethod
     async def spawn(
@@ -43,9 +76,12 @@ class Child:
         on_line: Callable[[bytes], None],
         on_stderr: Callable[[str], None],
         on_dropped: Callable[[int], None] = lambda _: None,
+        ladder: Ladder = Ladder(),
     ) -> Child:
         """Start `argv` (no shell). OSError if it cannot be executed."""
-        process = await asyncio.create_subprocess_exec(
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Protocol(loop),
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -54,13 +90,14 @@ class Child:
             env=dict(env),
             start_new_session=True,
         )
-        child = cls(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
+        child = cls(transport, protocol, ladder)
+        out, err = child._process.stdout, child._process.stderr
+        assert out is not None
+        assert err is not None
         child._readers = [
-            asyncio.create_task(_pump(process.stdout, LineSplitter(MAX_LINE), on_line, on_dropped)),
+            asyncio.create_task(_pump(out, LineSplitter(MAX_LINE), on_line, on_dropped)),
             asyncio.create_task(
-                _pump(process.stderr, LineSplitter(MAX_LINE), lambda raw: on_stderr(raw.decode("utf-8", "replace")))
+                _pump(err, LineSplitter(MAX_STDERR_LINE), lambda raw: on_stderr(raw.decode("utf-8", "replace")))
             ),
         ]
         return child
@@ -71,75 +108,118 @@ class Child:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.returncode
+        return self._transport.get_returncode()
 
     async def send(self, line: bytes) -> None:
         """Write one line (LF included by the caller). ConnectionError once the child is gone."""
         assert self._process.stdin is not None
-        if self._process.stdin.is_closing():
+        if self.returncode is not None or self._process.stdin.is_closing():
             raise ConnectionResetError("the agent's input is closed")
         self._process.stdin.write(line)
         await self._process.stdin.drain()
 
     async def wait(self) -> str:
         """Wait for the exit and for the last lines; returns how it ended, for people."""
-        code = await self._process.wait()
-        _, pending = await asyncio.wait(self._readers, timeout=KILL_GRACE_S)
-        for reader in pending:  # a grandchild may hold the pipe open
-            reader.cancel()
+        await self._exited.wait()
+        await asyncio.wait(self._readers, timeout=DRAIN_GRACE_S)
+        self._let_go()  # a grandchild may hold the pipes open
+        code = self.returncode
+        assert code is not None
         return describe_exit(code)
 
     async def close(self, ask: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Climb the ladder until the whole tree is gone. Safe to call more than once."""
-        self._remember_family()
-        with contextlib.suppress(ConnectionError, OSError):
-            await (ask() if ask is not None else self._close_stdin())
-        if not await self._gone(ASK_GRACE_S):
+        """Climb the ladder until the whole tree is gone. Safe to call more than once.
+
+        Whatever happens on the way (the caller is cancelled, `ask` fails), the tree is killed.
+        """
+        try:
             self._remember_family()
-            self._signal_group(signal.SIGTERM)
-            if not await self._gone(TERM_GRACE_S):
-                self._signal_group(signal.SIGKILL)
-                await self._gone(KILL_GRACE_S)
-        self._sweep()
-        for reader in self._readers:
-            reader.cancel()
+            await self._climb(ask or self._close_stdin)
+            await self._sweep()
+            await asyncio.wait(self._readers, timeout=DRAIN_GRACE_S)  # its last words
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            self._let_go()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     def kill(self) -> None:
-        """KILL the group at once (last resort, and for tests)."""
+        """KILL the whole tree at once (last resort, and for tests)."""
         self._remember_family()
         self._signal_group(signal.SIGKILL)
-        self._sweep()
+        self._signal_family(signal.SIGKILL)
+
+    async def _climb(self, ask: Callable[[], Awaitable[None]]) -> None:
+        if self.returncode is not None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._ladder.ask_s):
+                with contextlib.suppress(OSError):  # it cannot be asked any more: it may be ending just now
+                    await ask()
+                await self._exited.wait()
+        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
+            if self.returncode is not None:
+                return
+            self._remember_family()
+            self._signal_group(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), grace_s)
+
+    async def _sweep(self) -> None:
+        """What outlived the leader: asked with TERM, then killed."""
+        self._remember_family()
+        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
+            self._signal_family(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    while any(map(_alive, self._family)):  # noqa: ASYNC110 (no event tells it)
+                        await asyncio.sleep(POLL_S)
+                    return
 
     async def _close_stdin(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    async def _gone(self, grace_s: float) -> bool:
-        try:
-            await asyncio.wait_for(self._process.wait(), grace_s)
-        except TimeoutError:
-            return False
-        return True
+    def _let_go(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        if self.returncode is not None:
+            self._transport.close()
 
     def _signal_group(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        if not self._reused():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _signal_family(self, number: signal.Signals) -> None:
+        for member in self._family:
+            with contextlib.suppress(psutil.Error):  # psutil refuses a pid that was given to another process
+                member.send_signal(number)
 
     def _remember_family(self) -> None:
-        """Descendants may have left the group; (pid, start time) tells them from a reused pid."""
+        """Descendants, wherever they went, and all of the session, whoever their parent is."""
+        if self._leader is None or self._reused():
+            return
         with contextlib.suppress(psutil.Error):
-            for member in psutil.Process(self._process.pid).children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    self._family[member.pid] = member.create_time()
+            self._family.update(self._leader.children(recursive=True))
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):
+                if pid != self.pid and os.getsid(pid) == self.pid:
+                    self._family.add(psutil.Process(pid))
 
-    def _sweep(self) -> None:
-        self._signal_group(signal.SIGKILL)
-        for pid, started in self._family.items():
-            with contextlib.suppress(psutil.Error):
-                member = psutil.Process(pid)
-                if member.create_time() == started:
-                    member.kill()
+    def _reused(self) -> bool:
+        """The child has ended and its number belongs to a stranger: group and session are not ours."""
+        if self.returncode is None:
+            return False
+        return psutil.pid_exists(self.pid) and (self._leader is None or not self._leader.is_running())
+
+
+def _alive(member: psutil.Process) -> bool:
+    try:
+        return member.is_running() and member.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 async def _pump(
@@ -148,15 +228,23 @@ async def _pump(
     on_line: Callable[[bytes], None],
     on_dropped: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Always drained: an agent blocked on its output cannot end."""
+    """Always drained, also when a line cannot be dealt with: an agent blocked on its output cannot end."""
     while data := await stream.read(READ_CHUNK):
         dropped = splitter.dropped
         for line in splitter.feed(data):
-            on_line(line)
+            _tell(on_line, line)
         if splitter.dropped > dropped:
             on_dropped(splitter.dropped - dropped)
     if rest := splitter.rest():
-        on_line(rest)
+        _tell(on_line, rest)
+
+
+def _tell(on_line: Callable[[bytes], None], line: bytes) -> None:
+    try:
+        on_line(line)
+    except Exception as error:  # a fault of the caller: told once for each line, by the loop's own handler
+        context = {"message": f"a line of {len(line)} bytes could not be dealt with", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
 
 def describe_exit(code: int) -> str:

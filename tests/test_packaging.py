@@ -85,6 +85,11 @@ def run(argv: Sequence[str], cwd: Path) -> None:
     assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
 
 
+def rows(agents: subprocess.CompletedProcess[str]) -> set[str]:
+    """The names in the output of `loopsup agents`: `name: …`, and details indented below."""
+    return {line.partition(":")[0] for line in agents.stdout.splitlines() if line and not line.startswith(" ")}
+
+
 def third_party(folder: Path, name: str, source: str) -> Path:
     (folder / name).mkdir(parents=True)
     (folder / "pyproject.toml").write_text(THIRD_PARTY_PROJECT.format(name=name))
@@ -145,7 +150,7 @@ def test_the_sdist_can_be_tested_and_built(dist: Path) -> None:
 def test_an_installed_wheel_knows_its_agents(venv: Venv) -> None:
     done = venv.loopsup("agents")
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"demo", "pi"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    assert {"demo", "pi"} <= rows(done)
 
 
 def test_the_console_script_and_the_version(venv: Venv) -> None:
@@ -163,9 +168,8 @@ def test_a_third_party_adapter_shows_up_and_a_broken_one_harms_nobody(venv: Venv
     venv.install(str(third_party(tmp_path / "a", "parrot", THIRD_PARTY)))
     venv.install(str(third_party(tmp_path / "b", "wreck", "raise RuntimeError('no engine')\n")))
     agents = venv.loopsup("agents")
-    rows = {line.split()[0]: line for line in agents.stdout.splitlines() if line.strip() and not line.startswith(" ")}
     assert agents.returncode == 0
-    assert {"demo", "parrot", "pi", "wreck"} <= rows.keys()
+    assert {"demo", "parrot", "pi", "wreck"} <= rows(agents)
     assert "repeats what it is told" in agents.stdout
     assert "RuntimeError: no engine" in agents.stdout
     status = venv.loopsup("status")
@@ -178,6 +182,6 @@ def test_an_editable_install_works_too(tmp_path: Path) -> None:
     made.install("-e", str(ROOT))
     done = made.loopsup("agents")
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"demo", "pi"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    assert {"demo", "pi"} <= rows(done)
     listed = made.run([str(made.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
     assert listed == [str(ROOT / "hooks" / name) for name in ("append-log", "notify-desktop")]

@@ -159,7 +159,11 @@ class DemoAgent:
     def _heard(self, line: bytes) -> None:
         if self._closing:
             return
-        message = json.loads(line)
+        try:
+            message = json.loads(line)
+        except ValueError:  # half a line of a process that was killed
+            self._launch.log(f"demo: unreadable line of {len(line)} bytes")
+            return
         match message["is"]:
             case "ready" if self._ready is not None and not self._ready.done():
                 self._ready.set_result(None)

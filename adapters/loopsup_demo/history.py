@@ -29,6 +29,10 @@ class History:
         self._all = [line for raw in data.split(b"\n") if (line := _parsed(raw)) is not None]
         self.append("start")
 
+    def close(self) -> None:
+        """The file stays."""
+        self._file.close()
+
     @property
     def starts(self) -> int:
         """Processes so far, this one included."""

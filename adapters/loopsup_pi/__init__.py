@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from loopsup.ports import Adapter
 from loopsup_pi.adapter import PiAdapter
 
 
-def create() -> PiAdapter:
+def create() -> Adapter:
     """The entry point."""
     return PiAdapter()

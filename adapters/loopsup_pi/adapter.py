@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from loopsup.ports import AgentEvents, AgentUnableError, Capabilities, Conversation, Launch
-from loopsup_pi import arguments, sessions
+from loopsup.ports import AgentEvents, Capabilities, Conversation, Launch
+from loopsup_pi import arguments, executable, sessions
 from loopsup_pi.agent import PiAgent
-
-COMMAND = "pi"
-INSTALL = "npm install -g @earendil-works/pi-coding-agent"
 
 
 class PiAdapter:
@@ -45,17 +40,7 @@ class PiAdapter:
         )
 
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
-        if _executable(command, env) is not None:
-            return None
-        if command is not None:
-            return (
-                f"the configured command {command!r} of agent pi is not an executable file; "
-                "correct `command` in [agents.pi] of the configuration"
-            )
-        return (
-            f"the command `{COMMAND}` is not on PATH; install it with `{INSTALL}` (needs node 22.19 or newer), "
-            "or name it as `command` in [agents.pi] of the configuration"
-        )
+        return executable.missing(command, env)
 
     def check_args(self, args: tuple[str, ...], cwd: Path) -> None:
         arguments.check(args)
@@ -64,13 +49,4 @@ class PiAdapter:
         return sessions.locate(ref, cwd, env)
 
     def agent(self, launch: Launch, events: AgentEvents) -> PiAgent:
-        executable = _executable(launch.command, launch.env)
-        if executable is None:
-            raise AgentUnableError(self.missing(launch.command, launch.env) or "pi cannot be found")
-        return PiAgent(launch, events, executable)
-
-
-def _executable(command: str | None, env: Mapping[str, str]) -> str | None:
-    """The absolute path, so that a directory given to the agent cannot change which Pi is meant."""
-    found = shutil.which(os.path.expanduser(command or COMMAND), path=env.get("PATH", os.defpath))  # noqa: PTH111
-    return os.path.abspath(found) if found is not None else None  # noqa: PTH100
+        return PiAgent(launch, events)

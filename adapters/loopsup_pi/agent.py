@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,39 +33,46 @@ from loopsup.ports import (
 )
 from loopsup.process import Child
 from loopsup.wire import events as ev
-from loopsup_pi import dialogs
+from loopsup_pi import dialogs, executable
 from loopsup_pi.arguments import TOOL, command_line
+from loopsup_pi.diagnostics import WIDTH, Diagnostics
 from loopsup_pi.link import Link
 from loopsup_pi.rpc import Inbox, Record, Requests
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
 
 EXTENSION = Path(__file__).with_name("extension.ts")
+MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; the extension looks for the first
+ATTENTION_ENTRY = "loopsup-attention"
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
-HANDOVER_S = 60.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
+HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
 CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
-STDERR_LINES = 200  # of one process that go to the log: a warning in a loop must not fill it
-STDERR_TAIL = 8  # lines kept to explain an exit
-STDERR_WIDTH = 500  # characters of one line
 
 
 class PiAgent:
     """See `loopsup.ports.Agent`."""
 
-    def __init__(self, launch: Launch, events: AgentEvents, executable: str) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        events: AgentEvents,
+        start_s: float = START_S,
+        handover_s: float = HANDOVER_S,
+    ) -> None:
         self._launch = launch
         self._events = events
-        self._executable = executable
+        self._start_s = start_s
+        self._handover_s = handover_s
         self._child: Child | None = None
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
         self._inbox = Inbox(self._deliver)
         self._translator = Translator()
         self._link = Link(launch.run_dir, self._heard, launch.log)
-        self._hello: asyncio.Future[Marker | None] = asyncio.get_running_loop().create_future()
+        self._hello: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._conversation: Conversation | None = None
         self._started = self._closing = False
-        self._offer: tuple[str, Prompt] | None = None  # the prompt whose response is awaited, with its id
+        self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
         self._accepted = False  # a prompt of ours is being worked on
         self._stamp: Stamp | None = None  # of that prompt
         self._aborting = False
@@ -74,8 +80,7 @@ class PiAgent:
         self._idle = asyncio.Event()
         self._idle.set()
         self._questions = dialogs.Questions(events, self._rpc.tell)
-        self._stderr: deque[str] = deque(maxlen=STDERR_TAIL)
-        self._stderr_count = 0
+        self._diagnostics = Diagnostics(launch.log)
 
     @property
     def pid(self) -> int | None:
@@ -84,31 +89,34 @@ class PiAgent:
     # ---- start and end ----------------------------------------------------------------------------
 
     async def start(self) -> AgentStarted:
+        launch = self._launch
+        path = executable.find(launch.command, launch.env)
+        if path is None:
+            raise AgentUnableError(executable.missing(launch.command, launch.env) or "pi cannot be found")
         try:
             await self._link.open()
-            await self._spawn()
+            await self._spawn(path)
         except OSError as error:
-            words = error.strerror or error
-            raise AgentUnableError(f"pi could not be started ({self._executable}): {words}") from error
-        response, marker = await self._ready()
+            raise AgentUnableError(f"pi could not be started ({path}): {error.strerror or error}") from error
+        response, hello = await self._ready()
         state = response.get("data") or {}
         file = state.get("sessionFile")
         self._conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
         self._started = True
-        return AgentStarted(self._conversation, marker)
+        return AgentStarted(self._conversation, _marker(hello.get("marker")), _marker(hello.get("newest")))
 
-    async def _ready(self) -> tuple[Record, Marker | None]:
+    async def _ready(self) -> tuple[Record, Record]:
         """Until Pi answers and its extension has said hello, whichever comes last."""
         assert self._watch is not None
         state = asyncio.ensure_future(self._rpc.ask({"type": "get_state"}, None))
         ready = asyncio.gather(state, self._hello)
         over: set[asyncio.Future[Any]] = {ready, self._watch}
         try:
-            await asyncio.wait(over, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(over, timeout=self._start_s, return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and isinstance(ready.exception(), ConnectionError):
                 await asyncio.wait({self._watch}, timeout=STATE_S)
             if self._watch.done():
-                raise AgentUnableError(f"pi ended at its start: {self._why(self._watch.result())}")
+                raise AgentUnableError(f"pi ended at its start: {self._diagnostics.explain(self._watch.result())}")
             if not ready.done():
                 raise AgentUnableError(self._not_ready(state.done()))
             return ready.result()
@@ -117,9 +125,9 @@ class PiAgent:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await ready
 
-    async def _spawn(self) -> None:
+    async def _spawn(self, path: str) -> None:
         launch = self._launch
-        argv = command_line(self._executable, str(EXTENSION), launch.session_id, launch.resume, launch.args)
+        argv = command_line(path, str(EXTENSION), launch.session_id, launch.resume, launch.args)
         permissions = {
             "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
             "allow": list(launch.permissions.allow),
@@ -130,7 +138,7 @@ class PiAgent:
             cwd=launch.cwd,
             env={**launch.env, "LOOPSUP_PI_SETUP": self._link.setup(permissions)},
             on_line=self._on_line,
-            on_stderr=self._on_stderr,
+            on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
         )
         self._watch = asyncio.create_task(self._until_exit(self._child))
@@ -139,10 +147,12 @@ class PiAgent:
         reason = await child.wait()
         await self._inbox.released.wait()  # `lost` is the last call: what was read before goes first
         self._rpc.fail(f"pi ended: {reason}")
+        for output in self._translator.lost():
+            self._tell(output)
         self._questions.gone()
         self._idle.set()
         if self._started and not self._closing:
-            self._events.lost(self._why(reason))
+            self._events.lost(self._diagnostics.explain(reason))
         return reason
 
     async def close(self) -> None:
@@ -156,19 +166,12 @@ class PiAgent:
             await self._watch
         await self._link.close()
 
-    def _why(self, exit_text: str) -> str:
-        """How Pi ended, with its own last words."""
-        words = " / ".join(line.strip() for line in self._stderr if line.strip())
-        if "SyntaxError" in words and "node:" in words:
-            words += " (Pi needs node 22.19 or newer)"
-        return f"{exit_text}; {words}" if words else exit_text
-
     def _not_ready(self, answers: bool) -> str:
         """Why `start` gave up on a living process."""
         if (asked := self._questions.first()) is not None:
             return f"pi did not get ready: one of your Pi extensions waits for an answer at its start ({asked})"
         what = "loopsup's extension inside it never said hello" if answers else "it did not answer"
-        return self._why(f"pi did not get ready within {START_S:.0f} s: {what}")
+        return self._diagnostics.explain(f"pi did not get ready within {self._start_s:g} s: {what}")
 
     # ---- verbs ------------------------------------------------------------------------------------
 
@@ -176,16 +179,17 @@ class PiAgent:
         if self.pid is None:
             return Refused("pi is not running")
         identity = self._rpc.new_id()
-        self._offer = (identity, prompt)
+        self._offers[identity] = prompt
         try:
-            response = await self._rpc.ask({"type": "prompt", "message": prompt.text, "id": identity}, HANDOVER_S)
+            response = await self._rpc.ask(
+                {"type": "prompt", "message": prompt.text, "id": identity}, self._handover_s
+            )
         except TimeoutError:
-            return Unknown(f"pi did not answer within {HANDOVER_S:.0f} s")
+            return Unknown(f"pi did not answer within {self._handover_s:g} s")
         except ConnectionError as error:
             return Unknown(str(error))
         finally:
-            # After the caller, which resumes in this same step, has seen the answer.
-            asyncio.get_running_loop().call_soon(self._inbox.release)
+            self._inbox.release_soon()
         if response.get("success") is not True:
             return await self._refusal(str(response.get("error")))
         disposition = (response.get("data") or {}).get("disposition")
@@ -225,15 +229,15 @@ class PiAgent:
         await self._questions.answer(question_id, allow, text)
 
     async def mark(self, marker: Marker) -> None:
-        if not await self._link.mark(marker.loop_id, marker.seq):
+        data = {"v": 1, "loopId": marker.loop_id, "seq": marker.seq}
+        if not await self._link.append(MARKER_ENTRY, data):
             self._launch.log(f"the marker of state {marker.seq} could not be written into Pi's session")
 
     async def announce(self, event: Mapping[str, Any]) -> None:
-        """A `custom` entry of Pi's session and a notification; the model sees neither."""
-        try:
-            await self._link.announce(event)
-        except OSError:
-            self._launch.log("an attention event could not be shown inside Pi: its extension is not connected")
+        """An entry in the session file, which the model does not see, and a notification."""
+        notice = f"loop {event.get('status')}: {event.get('summary')}"
+        if not await self._link.append(ATTENTION_ENTRY, dict(event), notice):
+            self._launch.log("the attention event could not be shown inside Pi")
 
     # ---- from Pi ----------------------------------------------------------------------------------
 
@@ -250,15 +254,7 @@ class PiAgent:
         if isinstance(record, dict):
             self._inbox.put(record)
         else:
-            self._launch.log(f"pi printed something that is no record: {line[:STDERR_WIDTH]!r}")
-
-    def _on_stderr(self, line: str) -> None:
-        self._stderr.append(line[:STDERR_WIDTH])
-        self._stderr_count += 1
-        if self._stderr_count < STDERR_LINES:
-            self._launch.log(f"pi: {line[:STDERR_WIDTH]}")
-        elif self._stderr_count == STDERR_LINES:
-            self._launch.log("pi: (its further diagnostics are left out)")
+            self._launch.log(f"pi printed something that is no record: {line[:WIDTH]!r}")
 
     def _deliver(self, record: Record) -> None:
         match record.get("type"):
@@ -266,7 +262,7 @@ class PiAgent:
                 self._on_response(record)
                 return
             case "extension_error":
-                self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:STDERR_WIDTH]}")
+                self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:WIDTH]}")
             case "tool_execution_end" if record.get("toolName") == TOOL:
                 self._cross_check(record.get("isError") is not True)
         if dialogs.is_dialog(record):
@@ -275,15 +271,15 @@ class PiAgent:
             self._tell(output)
 
     def _on_response(self, record: Record) -> None:
-        if self._offer is not None and record.get("id") == self._offer[0]:
-            started = (record.get("data") or {}).get("disposition") == "started"
-            if started and record.get("success") is True:
-                self._accepted = True
-                self._stamp = self._offer[1].stamp
-                self._idle.clear()
-                if self._rpc.awaits(self._offer[0]):
-                    self._inbox.hold()
-            self._offer = None
+        identity = str(record.get("id"))
+        prompt = self._offers.pop(identity, None)
+        started = record.get("success") is True and (record.get("data") or {}).get("disposition") == "started"
+        if prompt is not None and started:
+            self._accepted = True
+            self._stamp = prompt.stamp
+            self._idle.clear()
+            if self._rpc.awaits(identity):
+                self._inbox.hold()
         self._rpc.resolve(record)
 
     def _tell(self, output: Output) -> None:
@@ -334,7 +330,7 @@ class PiAgent:
     def _on_hello(self, record: Record) -> None:
         if not self._hello.done():
             if record.get("tool") is True:
-                self._hello.set_result(_marker(record.get("marker")))
+                self._hello.set_result(record)
             else:
                 words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
                 self._hello.set_exception(AgentUnableError(words))

@@ -10,8 +10,7 @@ import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
 
 const TOOL = "loop_control";
-const ENTRY = "loopsup"; // type of the marker entries in the session file
-const ATTENTION = "loopsup-attention"; // type of the entries that record attention events
+const MARKER = "loopsup"; // type of the marker entries in the session file
 const ANSWER_MS = 5000; // the supervisor answers in milliseconds; after this the call has failed
 
 type Json = Record<string, any>;
@@ -96,10 +95,10 @@ function guarded<A extends unknown[]>(callback: (...args: A) => void): (...args:
   };
 }
 
-// The newest marker on the branch that leads to the present leaf.
-function marker(ctx: ExtensionContext): Json | null {
-  for (const entry of [...ctx.sessionManager.getBranch()].reverse() as Json[])
-    if (entry.type === "custom" && entry.customType === ENTRY && entry.data?.v === 1)
+// The newest marker among `entries` (oldest first), or null.
+function marker(entries: readonly unknown[]): Json | null {
+  for (const entry of [...entries].reverse() as Json[])
+    if (entry.type === "custom" && entry.customType === MARKER && entry.data?.v === 1)
       return { loopId: entry.data.loopId, seq: entry.data.seq };
   return null;
 }
@@ -110,8 +109,6 @@ export default function (pi: ExtensionAPI) {
   let decided = false; // a decision was accepted in the turn under way
 
   pi.on("session_start", (event, ctx) => {
-    const active = pi.getActiveTools();
-    if (!active.includes(TOOL)) pi.setActiveTools([...active, TOOL]); // left out by a `defaultTools` setting
     const hello = {
       type: "hello",
       token: setup.token,
@@ -119,25 +116,29 @@ export default function (pi: ExtensionAPI) {
       sessionId: ctx.sessionManager.getSessionId(),
       file: ctx.sessionManager.getSessionFile() ?? null,
       cwd: ctx.cwd,
-      marker: marker(ctx),
-      tool: pi.getActiveTools().includes(TOOL),
+      marker: marker(ctx.sessionManager.getBranch()),
+      newest: marker(ctx.sessionManager.getEntries()),
+      tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
-      if (record.type === "attention") {
-        pi.appendEntry(ATTENTION, record.event);
-        ctx.ui.notify(`loop ${record.event.status}: ${record.event.summary}`, "info");
-      }
-      if (record.type !== "mark") return;
-      pi.appendEntry(ENTRY, { v: 1, loopId: record.loopId, seq: record.seq });
-      link.send({ type: "marked", id: record.id });
+      if (record.type !== "append") return;
+      pi.appendEntry(record.entry, record.data);
+      link.send({ type: "appended", id: record.id });
+      if (record.notice) ctx.ui.notify(record.notice, "info");
     });
   });
   pi.on("session_shutdown", () => link.close());
 
+  // Another extension (a "plan mode") may have switched to tools of its own choice.
+  pi.on("before_agent_start", () => {
+    const active = pi.getActiveTools();
+    if (!active.includes(TOOL)) pi.setActiveTools([...active, TOOL]);
+  });
+
   // Before the conversation branches the loop must be paused; if nobody answers, the user goes first.
   pi.on("session_before_fork", async () => void (await link.ask({ type: "forking", what: "fork" })));
   pi.on("session_before_tree", async () => void (await link.ask({ type: "forking", what: "tree" })));
-  pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx) }));
+  pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx.sessionManager.getBranch()) }));
 
   // One mark for each real request to the model: Pi also starts a turn after an abort, without any.
   pi.on("before_provider_request", (_event, ctx) => {

@@ -1,7 +1,7 @@
 """The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
 
-From the extension: hello (with the token), decide, forking, branch, marked. To it: answer (to a record with
-an id), mark. Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token;
+From the extension: hello (with the token), decide, forking, branch, appended. To it: answer (to a record
+with an id), append. Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token;
 the newest connection is the extension (Pi makes a new one when it reloads or changes its session).
 """
 
@@ -24,7 +24,7 @@ from loopsup.wire.jsonl import LineSplitter
 
 MAX_PATH = 100  # bytes; the kernel's limit for a socket path is 104 to 108
 MAX_LINE = 16 * 1024 * 1024  # a decision is small; a model may still paste a log into its evidence
-MARK_TIMEOUT_S = 5.0  # an entry is appended in milliseconds
+APPEND_TIMEOUT_S = 5.0  # an entry is appended in milliseconds
 
 Record = dict[str, Any]
 # Returns what is sent back where the record has an id.
@@ -44,8 +44,8 @@ class Link:
         self._own_dir: str | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._marks: dict[int, asyncio.Future[None]] = {}
-        self._next_mark = 1
+        self._entries: dict[int, asyncio.Future[None]] = {}
+        self._next_entry = 1
 
     async def open(self) -> None:
         """Listen. OSError."""
@@ -67,22 +67,18 @@ class Link:
         """What the extension needs to know, for its environment variable."""
         return json.dumps({"socket": os.fspath(self._path), "token": self._token, "permissions": permissions})
 
-    async def announce(self, event: Mapping[str, Any]) -> None:
-        """Have an attention event recorded and shown. OSError if the extension is not there."""
-        await self._send({"type": "attention", "event": dict(event)})
-
-    async def mark(self, loop_id: str, seq: int) -> bool:
-        """Have the marker written; False if the extension is not there or does not say so."""
-        number, done = self._next_mark, asyncio.get_running_loop().create_future()
-        self._next_mark += 1
-        self._marks[number] = done
+    async def append(self, entry: str, data: Record, notice: str | None = None) -> bool:
+        """Have an entry appended to the present branch (and a notice shown); False if nobody says it was."""
+        number, done = self._next_entry, asyncio.get_running_loop().create_future()
+        self._next_entry += 1
+        self._entries[number] = done
         try:
-            await self._send({"type": "mark", "id": number, "loopId": loop_id, "seq": seq})
-            await asyncio.wait_for(done, MARK_TIMEOUT_S)
+            await self._send({"type": "append", "id": number, "entry": entry, "data": data, "notice": notice})
+            await asyncio.wait_for(done, APPEND_TIMEOUT_S)
         except (TimeoutError, OSError):
             return False
         finally:
-            self._marks.pop(number, None)
+            self._entries.pop(number, None)
         return True
 
     async def close(self) -> None:
@@ -138,8 +134,8 @@ class Link:
         task.add_done_callback(self._tasks.discard)
 
     async def _take(self, record: Record, writer: asyncio.StreamWriter) -> None:
-        if record.get("type") == "marked":
-            waiting = self._marks.get(record.get("id", 0))
+        if record.get("type") == "appended":
+            waiting = self._entries.get(record.get("id", 0))
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
             return

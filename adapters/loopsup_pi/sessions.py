@@ -27,8 +27,9 @@ def locate(ref: str, cwd: Path, env: Mapping[str, str]) -> Conversation:
         raise NotFoundError(f"no Pi session with an id starting with {ref!r} below {root}; `pi --resume` lists them")
     if len(conversations) > 1:
         names = ", ".join(conversation.id for conversation in conversations[:SHOWN])
+        more = "…" if len(conversations) > SHOWN else ""
         raise UsageError(
-            f"{ref!r} fits {len(conversations)} Pi sessions ({names}…); give more of the id, or the file"
+            f"{ref!r} fits {len(conversations)} Pi sessions ({names}{more}); give more of the id, or the file"
         )
     return conversations[0]
 

@@ -66,9 +66,11 @@ class Translator:
         self._turns = 0
         self._turn: str | None = None  # the open turn pair
         self._ended: dict[str, Any] | None = None  # what its turn_end will say
+        self._tools: dict[str, str] = {}  # those under way: id and name
         self._running = False
         self._decided = False
         self._failure: dict[str, Any] | None = None  # the error the run ended with, so far
+        self._doing = Doing.NOTHING
 
     @property
     def running(self) -> bool:
@@ -79,6 +81,13 @@ class Translator:
         """What this record means."""
         handler = _HANDLERS.get(str(record.get("type")))
         return [] if handler is None else handler(self, record)
+
+    def _now(self, doing: Doing) -> list[Output]:
+        """Told once."""
+        if doing is self._doing:
+            return []
+        self._doing = doing
+        return [Now(doing)]
 
     def _agent_start(self, _: Record) -> list[Output]:
         if self._running:
@@ -93,7 +102,7 @@ class Translator:
             self._decided = True
             return [Emit(ev.ABORT, {"reason": "decision"})]
         if record.get("statusText") == REQUEST_MARK and self._running:
-            return [*self._open_turn(), Now(Doing.MODEL)]
+            return [*self._open_turn(), *self._now(Doing.MODEL)]
         return []
 
     def _open_turn(self) -> list[Output]:
@@ -107,7 +116,7 @@ class Translator:
         message = _object(record.get("message"))
         if message.get("role") != "assistant" or message.get("stopReason") != "pending":
             return []
-        return [*self._open_turn(), Now(Doing.MODEL)]
+        return [*self._open_turn(), *self._now(Doing.MODEL)]
 
     def _message_update(self, record: Record) -> list[Output]:
         update = _object(record.get("assistantMessageEvent"))
@@ -120,7 +129,7 @@ class Translator:
         message = _object(record.get("message"))
         if message.get("role") != "assistant":
             return []
-        content = [_object(part) for part in message.get("content") or ()]
+        content = _objects(message.get("content"))
         stop = _STOP.get(str(message.get("stopReason")), "stop")
         self._failure = None
         if self._turn is None and stop == "aborted" and not content:
@@ -134,7 +143,7 @@ class Translator:
             self._ended["usage"] = usage
         if content:
             out.append(Emit(ev.ASSISTANT_MESSAGE, self._message(content)))
-        return [*out, Now(Doing.NOTHING)]
+        return [*out, *self._now(Doing.NOTHING)]
 
     def _message(self, content: list[Mapping[str, Any]]) -> dict[str, Any]:
         text = "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
@@ -152,15 +161,14 @@ class Translator:
         return [Emit(ev.TURN_END, ended)]
 
     def _tool_start(self, record: Record) -> list[Output]:
-        data = {
-            "toolCallId": str(record.get("toolCallId")),
-            "toolName": str(record.get("toolName")),
-            "arguments": _bounded_arguments(record.get("args")),
-        }
-        return [Now(Doing.TOOL), Emit(ev.TOOL_START, data)]
+        identity, name = str(record.get("toolCallId")), str(record.get("toolName"))
+        self._tools[identity] = name
+        data = {"toolCallId": identity, "toolName": name, "arguments": _bounded_arguments(record.get("args"))}
+        return [*self._now(Doing.TOOL), Emit(ev.TOOL_START, data)]
 
     def _tool_end(self, record: Record) -> list[Output]:
         failed = bool(record.get("isError"))
+        self._tools.pop(str(record.get("toolCallId")), None)
         data = {
             "toolCallId": str(record.get("toolCallId")),
             "toolName": str(record.get("toolName")),
@@ -170,25 +178,39 @@ class Translator:
         return [Emit(ev.TOOL_COMPLETE, data)]
 
     def _retry_start(self, _: Record) -> list[Output]:
-        return [Now(Doing.BACKOFF)]
+        return self._now(Doing.BACKOFF)
 
     def _compaction_start(self, _: Record) -> list[Output]:
-        return [Now(Doing.COMPACTION)]
+        return self._now(Doing.COMPACTION)
 
     def _compaction_end(self, record: Record) -> list[Output]:
         done: list[Output] = [Emit(ev.SESSION_COMPACTION, {})] if record.get("result") else []
-        return [*done, Now(Doing.NOTHING)]
+        return [*done, *self._now(Doing.NOTHING)]
 
     def _settled(self, record: Record) -> list[Output]:
-        out: list[Output] = []
-        if self._turn is not None:  # its message never ended: still one pair for each request
-            out.append(Emit(ev.TURN_END, self._ended or {"turnId": self._turn, "stopReason": "aborted"}))
+        out = self._close("it did not end")
         if self._failure is not None:
             out.append(Emit(ev.SESSION_ERROR, self._failure))
         aborted = record.get("aborted") is True and not self._decided
-        self._turn = self._ended = self._failure = None
+        self._failure = None
         self._running = self._decided = False
-        return [*out, Now(Doing.NOTHING), RunSettled(aborted)]
+        return [*out, *self._now(Doing.NOTHING), RunSettled(aborted)]
+
+    def lost(self) -> list[Output]:
+        """The stream is over: what was begun is closed, with what is known. There is no settlement."""
+        return [*self._close("the agent ended"), *self._now(Doing.NOTHING)]
+
+    def _close(self, why: str) -> list[Output]:
+        """One end for each beginning, whatever Pi left out."""
+        out: list[Output] = [
+            Emit(ev.TOOL_COMPLETE, {"toolCallId": identity, "toolName": name, "success": False, "error": why})
+            for identity, name in self._tools.items()
+        ]
+        if self._turn is not None:
+            out.append(Emit(ev.TURN_END, self._ended or {"turnId": self._turn, "stopReason": "aborted"}))
+        self._tools.clear()
+        self._turn = self._ended = None
+        return out
 
 
 _HANDLERS = {
@@ -215,7 +237,7 @@ _KINDS = (
     ("auth", ("401", "403", "api key", "unauthorized", "authentication", "billing")),
     (
         "network",
-        ("connection", "network", "timed out", "timeout", "terminated", "fetch failed", "finish_reason"),
+        ("connection", "network", "timed out", "timeout", "terminated", "fetch failed", "stream ended"),
     ),
 )
 
@@ -240,7 +262,7 @@ def _usage(raw: object) -> dict[str, Any] | None:
 
 def _result_text(raw: object) -> str:
     """What the model gets to see of a tool's result."""
-    parts = [_object(part) for part in _object(raw).get("content") or ()]
+    parts = _objects(_object(raw).get("content"))
     return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type')}]" for part in parts)
 
 
@@ -252,3 +274,7 @@ def _bounded_arguments(raw: object) -> object:
 
 def _object(raw: object) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}
+
+
+def _objects(raw: object) -> list[Mapping[str, Any]]:
+    return [_object(part) for part in raw] if isinstance(raw, list) else []

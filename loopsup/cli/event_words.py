@@ -144,10 +144,13 @@ def _compaction(_event: Event, _data: Event, _page: _Page) -> str:
     return f"{INDENT}(the agent compacts its conversation)"
 
 
-def _transition(_event: Event, data: Event, page: _Page) -> str:
+def _transition(_event: Event, data: Event, page: _Page) -> str | None:
     before = data.get("from") or "none"
     reason = f" ({data['pauseReason']})" if data.get("pauseReason") else ""
-    return one_line(f"loop: {before} → {data['to']}{reason}, {data['cause']}", page.width)
+    if data["to"] == "running":  # the line of the iteration says it
+        return None
+    cause = str(data["cause"]).replace("_", " ")
+    return one_line(f"loop: {before} → {data['to']}{reason}, {cause}", page.width)
 
 
 def _attention(_event: Event, data: Event, page: _Page) -> str:

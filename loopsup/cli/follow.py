@@ -53,15 +53,22 @@ def run(identity: Identity, *, json_mode: bool, until_end: bool, since: int | No
     `until_end`: show the present loop from its beginning and return when it has left waiting, queued and
     running (at once where it already has). `since`: show the stored events after that number first. With
     `json_mode` the events are JSON lines on standard output; the status object is the caller's to print.
-    SupervisorGoneError: nobody answers.
+    A supervisor that is gone already is no error: what it stored is shown. SupervisorGoneError: one that lives
+    and does not answer.
     """
-    from loopsup.cli import selection
+    from loopsup import client
+    from loopsup.cli import acting, selection
 
     session = selection.lookup(identity.name)
     if session is None:
         return None
     sink: Sink = JsonLines() if json_mode else Screen()
-    return watch(session, sink, until_end=until_end, since=since).status
+    try:
+        return watch(session, sink, until_end=until_end, since=since).status
+    except client.UnreachableError as error:
+        if session.alive():
+            raise acting.not_answering(session) from error
+        return _only_files(session, sink, until_end=until_end, since=since)
 
 
 def watch(
@@ -151,5 +158,19 @@ def _tell_end(session: Session, sink: Sink, seen: Seen) -> None:
             f"the supervisor of session '{session.name}' is gone without closing it; "
             f"`loopsup resume --session {session.name}` goes on"
         )
-    seen.status = offline.status(session.refreshed())
+    seen.status = offline.status(session.refreshed(), alive=seen.ending is Ending.LOST and session.alive())
     sink.status(seen.status)
+
+
+def _only_files(session: Session, sink: Sink, *, until_end: bool, since: int | None) -> dict[str, Any]:
+    """The supervisor went before we could follow it."""
+    from loopsup import offline
+    from loopsup.store import eventlog
+
+    now = session.refreshed()
+    status = offline.status(now)
+    _show_past(lambda after: eventlog.read(now.folder, after), sink, Seen(), since, status if until_end else None)
+    sink.say(f"the supervisor of session '{session.name}' is gone")
+    sink.status(status)
+    sink.finish()
+    return status

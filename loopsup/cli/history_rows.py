@@ -123,11 +123,14 @@ class _Builder:
         self._rows.append(NoteRow(at, what, text))
 
     def lost(self) -> None:
-        """The supervisor is gone: what was under way no longer is."""
+        """The supervisor is gone: what was under way no longer is (the journal learns it at the next open)."""
         if self._open is not None:
             row = self._rows[self._open.index]
             assert isinstance(row, IterationRow)
             self._rows[self._open.index] = replace(row, outcome="supervisor lost")
+        loop = self._before
+        if loop is not None and not loop.terminal and not isinstance(loop.phase, Paused):
+            self.note(self.last_at, "supervisor_lost", "after this its supervisor ended without closing")
 
     def _heading(self, record: Record, loop: Loop) -> None:
         self._tried = None

@@ -89,7 +89,7 @@ def from_files(entry: Entry, now: Moment) -> Status:
         pid=None if entry.owner is None else entry.owner.pid,
         problem=entry.problem,
     )
-    return status_object(facts, entry.loop if alive else without_owner(entry.loop), now)
+    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
 
 
 def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | None) -> list[str]:
@@ -139,7 +139,7 @@ def _wake(loop: Status, now: int, zone: tzinfo | None) -> str:
     if loop["late"]:
         return f"LATE, {at}"
     left = parse_instant(loop["nextDueAt"]) - now
-    return f"{at} (in {render.span(left)})" if left > 0 else f"{at} (now)"
+    return f"{at} (in {render.wait_span(left)})" if left > 0 else f"{at} (now)"
 
 
 def _fit(head: str, last: str, width: int) -> list[str]:

@@ -59,7 +59,7 @@ def find(order: Order, config: Config) -> Place:
     if order.continue_ref is not None:
         return _adopted(order, config, name)
     if name is not None:
-        found = selection.lookup(name)
+        found = selection.lookup(name, locked=True)
         return _new(order, config, name) if found is None else _existing(found, order)
     here = selection.of_directory(order.cwd)
     taking = [session for session in here if session.alive() or _unfinished(session)]
@@ -128,7 +128,7 @@ def _adopted(order: Order, config: Config, name: str | None) -> Place:
         )
     owner = selection.of_conversation(adapter.name, conversation.id, conversation.file)
     if owner is None:
-        if name is not None and selection.lookup(name) is not None:
+        if name is not None and selection.lookup(name, locked=True) is not None:
             raise RefusedError(f"session '{name}' is another conversation; give --continue a new --session NAME")
         return Place(How.NEW, name=name, adapter=adapter, conversation=conversation)
     if name not in (None, owner.name):

@@ -86,7 +86,7 @@ class Screen:
         self._zone = zone
         self._streamed: list[str] = []  # the answer under way, as far as it was streamed
         self._line_open = False
-        self._max: int | None = None
+        self._max: int | None = None  # known: somebody tells us the status as it changes
         self._told: tuple[object, ...] | None = None
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -101,6 +101,8 @@ class Screen:
             if seen:
                 self.finish()
                 return
+        if kind == ev.LOOP_TRANSITION and self._max is not None and (event.get("data") or {}).get("to") in ACTIVE:
+            return  # the next wake and the iteration's line say more
         text = render.event_text(event, max_iterations=self._max, width=self._width, zone=self._zone)
         if text is not None:
             self._print(text, colour_of(event))
@@ -147,8 +149,9 @@ class Screen:
                 render.write("", stream=self._out)
                 self._line_open = False
             if part:
-                render.write(part if self._line_open else render.INDENT + part, end="", stream=self._out)
-                self._line_open = True
+                before = "" if self._line_open else render.INDENT
+                self._line_open = True  # first: Ctrl-C may come while we write
+                render.write(before + part, end="", stream=self._out)
         self._out.flush()
 
     def _was_streamed(self, event: Mapping[str, Any]) -> bool:

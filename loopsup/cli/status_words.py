@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from loopsup.cli.render import columns, local_time, one_line, pad, safe, span
+from loopsup.cli.render import columns, local_time, one_line, pad, safe, span, wait_span
 from loopsup.core.durations import show as show_duration
-from loopsup.core.model import PROTOCOL_RETRY_CEILING
+from loopsup.core.limits import PROTOCOL_RETRY_CEILING
 from loopsup.wire.times import parse_instant
 
 LABEL = 11  # columns of the left-hand words
+ENDED = frozenset({"completed", "failed", "stopped"})
 MIN_VALUE = 20  # a value is never cut to less than this, however narrow the terminal
 
 Status = Mapping[str, Any]
@@ -141,7 +142,7 @@ def _due(loop: Status, now: int, zone: tzinfo | None) -> str:
     if loop.get("nextDueAt") is None:
         return "before now"
     left = parse_instant(loop["nextDueAt"]) - now
-    how_long = f"in {span(left)}" if left >= 0 else f"{span(-left)} ago"
+    how_long = f"in {wait_span(left)}" if left >= 0 else f"{span(-left)} ago"
     return f"at {local_time(loop['nextDueAt'], now, zone)} ({how_long})"
 
 
@@ -150,10 +151,13 @@ def _progress(loop: Status) -> str:
 
 
 def _time(loop: Status, zone: tzinfo | None, now: int) -> str:
+    took, allowed = span(loop["calendarElapsedMs"]), show_duration(loop["forMs"])
+    if loop["state"] in ENDED:
+        return f"{took} of {allowed}"
     left = loop["deadlineRemainingMs"]
     end = local_time(loop["deadlineAt"], now, zone)
     rest = f"{span(left)} left, until {end}" if left > 0 else f"none left since {end}"
-    return f"{span(loop['calendarElapsedMs'])} elapsed of {show_duration(loop['forMs'])} · {rest}"
+    return f"{took} elapsed of {allowed} · {rest}"
 
 
 def _calls(loop: Status) -> str:

@@ -25,6 +25,7 @@ from loopsup.core.model import (
 )
 from loopsup.core.moves import (
     ATTENTION_REASONS,
+    back_under_latch,
     deadline_armed,
     done,
     due_or_queued,
@@ -154,9 +155,9 @@ def on_update(loop: Loop | None, event: Update, now: Moment) -> Step:
         return refuse(loop, "update needs at least one option", "usage")
     policy = Policy(
         rhythm=loop.policy.rhythm if event.rhythm is None else event.rhythm,
-        min_delay_ms=event.min_delay_ms or loop.policy.min_delay_ms,
-        max_delay_ms=event.max_delay_ms or loop.policy.max_delay_ms,
-        for_ms=event.for_ms or loop.policy.for_ms,
+        min_delay_ms=loop.policy.min_delay_ms if event.min_delay_ms is None else event.min_delay_ms,
+        max_delay_ms=loop.policy.max_delay_ms if event.max_delay_ms is None else event.max_delay_ms,
+        for_ms=loop.policy.for_ms if event.for_ms is None else event.for_ms,
         max_iterations=loop.policy.max_iterations if event.max_iterations is None else event.max_iterations,
     )
     faults = policies.check(policy).faults
@@ -185,7 +186,7 @@ def _reschedule(loop: Loop, every_ms: int, now: Moment) -> Loop:
 
 def _enforce(loop: Loop, reduced: bool, now: Moment) -> Step:
     """A limit reduced to what is used already takes hold at once, except under a running iteration (L-34)."""
-    if deadline_armed(loop) and now.wall >= loop.deadline_at:
+    if (deadline_armed(loop) and now.wall >= loop.deadline_at) or back_under_latch(loop):
         return expire(loop, now)
     if not reduced or loop.iteration_count < loop.policy.max_iterations:
         return Step(loop)

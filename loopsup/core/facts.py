@@ -18,9 +18,8 @@ from loopsup.core.events import (
     IterationSettled,
     Ticked,
 )
+from loopsup.core.limits import BUSY_RECHECK_MS, PROTOCOL_RETRY_CEILING
 from loopsup.core.model import (
-    BUSY_RECHECK_MS,
-    PROTOCOL_RETRY_CEILING,
     AbortReason,
     Decision,
     Delivery,
@@ -69,6 +68,11 @@ def on_tick(loop: Loop, event: Ticked, now: Moment) -> Step:
             return launch(loop, loop.phase, now)
         case Running(flight) if event.idle and flight.delivery is Delivery.PENDING and _ready(flight.retry, now):
             return launch_reminder(loop, flight)
+        # The agent is not free at the instant of the retry: that instant must not stay due for ever.
+        case Queued(retry=Moment() as retry) if retry.reached(now):
+            return Step(replace(loop, phase=replace(loop.phase, retry=None)))
+        case Running(Flight(delivery=Delivery.PENDING, retry=Moment() as retry) as flight) if retry.reached(now):
+            return Step(with_flight(loop, replace(flight, retry=None)))
         case _:
             return Step(loop)
 

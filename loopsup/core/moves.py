@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from loopsup.core import attention
 from loopsup.core.effects import Announce, HandOver, Reply, Step
+from loopsup.core.limits import RETRY_DELAYS_MS
 from loopsup.core.model import (
-    RETRY_DELAYS_MS,
     Attention,
     AttentionStatus,
     Auto,
@@ -47,7 +47,17 @@ def deadline_armed(loop: Loop) -> bool:
     Not twice for one value (D-11), not under a pending stop (D-37), not once a `complete` or `fail` was
     accepted in time (X-29), not where the state could not be read (L-116).
     """
-    if loop.terminal or loop.deadline_expired:
+    return not loop.deadline_expired and _expirable(loop)
+
+
+def back_under_latch(loop: Loop) -> bool:
+    """The deadline was put back to a value that was announced already: no loop goes on under it (D-11)."""
+    already = isinstance(loop.phase, Paused) and loop.phase.reason is PauseReason.DURATION_LIMIT
+    return loop.deadline_expired and not already and _expirable(loop)
+
+
+def _expirable(loop: Loop) -> bool:
+    if loop.terminal:
         return False
     match loop.phase:
         case Paused(reason=PauseReason.UNKNOWN_VERSION):
@@ -61,17 +71,16 @@ def deadline_armed(loop: Loop) -> bool:
 
 
 def expire(loop: Loop, now: Moment) -> Step:
-    """The deadline passed: pause and say so. An iteration under way goes on (L-101, X-30)."""
+    """The deadline passed: pause and say so, once for each value. An iteration under way goes on (L-101, X-30)."""
     flight = loop.flight
     if flight is not None and flight.delivery is Delivery.PENDING:
         flight = None
     elif flight is not None:
         flight = replace(flight, intent=None)
-    expired = replace(
-        loop,
-        phase=Paused(PauseReason.DURATION_LIMIT, flight=flight),
-        expired_deadlines=(*loop.expired_deadlines, loop.deadline_at),
-    )
+    expired = replace(loop, phase=Paused(PauseReason.DURATION_LIMIT, flight=flight))
+    if loop.deadline_expired:
+        return Step(expired)
+    expired = replace(expired, expired_deadlines=(*loop.expired_deadlines, loop.deadline_at))
     return announce(expired, attention.duration_limit(expired, now))
 
 

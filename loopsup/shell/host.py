@@ -19,14 +19,11 @@ from loopsup.core.watch import abort_due, linger_due, silence_due
 from loopsup.errors import AgentUnableError, LoopsupError
 from loopsup.ports import (
     Accepted,
-    Adapter,
-    Agent,
     AgentStarted,
     Conversation,
     DecisionCall,
     Doing,
     Handover,
-    Launch,
     Marker,
     Origin,
     Prompt,
@@ -37,11 +34,9 @@ from loopsup.ports import (
 from loopsup.shell.link import AgentLink
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Message, Run, account, fail, resolve
+from loopsup.shell.slot import AgentSlot
 from loopsup.wire import events as words
 
-START_TIMEOUT_S = 120.0  # a CLI that unpacks itself at its first start takes a quarter of a minute
-PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
-ABORT_CALL_S = 5.0  # writing one line to the agent; the grace of the watch runs beside it
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
 BUSY_RECHECK_MS = 1000  # a user message the agent was too busy for is offered again after this
 
@@ -68,23 +63,20 @@ class AgentHost:
 
     def __init__(
         self,
-        adapter: Adapter,
-        launch: Callable[[], Launch],
+        slot: AgentSlot,
         desk: Desk,
         questions: Questions,
         clock: Clock,
         silence_ms: int,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        self._adapter = adapter
-        self._launch = launch
+        self.slot = slot
+        self.run: Run | None = None
         self._desk = desk
         self._questions = questions
         self._clock = clock
         self._silence_ms = silence_ms
         self._spawn = spawn
-        self._agent: Agent | None = None
-        self._link: AgentLink | None = None
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
         self._messages: deque[Message] = deque()
@@ -92,13 +84,8 @@ class AgentHost:
         self._sign = 0
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
-        self.run: Run | None = None
 
     # ---- what the supervisor asks -----------------------------------------------------------------
-
-    @property
-    def up(self) -> bool:
-        return self._agent is not None
 
     @property
     def working(self) -> bool:
@@ -108,36 +95,17 @@ class AgentHost:
     @property
     def idle(self) -> bool:
         """Whether a prompt of the loop can be handed over now."""
-        return self.up and self.run is None and not self._messages and not self._closing
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._agent is None else self._agent.pid
+        return self.slot.up and self.run is None and not self._messages and not self._closing
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
-        if self._agent is None and self._starting is None and not self._closing:
+        if not self.slot.up and self._starting is None and not self._closing:
             self._starting = self._spawn(self._start_for_later())
 
     async def start(self) -> AgentStarted:
         """Bring the agent up. AgentUnableError in its own words."""
-        link = AgentLink(self)
-        agent = self._adapter.agent(self._launch(), link)
-        try:
-            started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
-        except BaseException as error:
-            link.cut()
-            await _quietly(agent.close())
-            if isinstance(error, TimeoutError):
-                raise AgentUnableError(f"the agent was not ready within {START_TIMEOUT_S:g} s") from error
-            if isinstance(error, OSError):
-                raise AgentUnableError(f"the agent cannot be started: {error}") from error
-            raise
-        if self._closing:
-            link.cut()
-            await _quietly(agent.close())
-            raise AgentUnableError("the session is being closed")
-        self._agent, self._link, self._sign = agent, link, self._clock.now().mono
+        started = await self.slot.start(AgentLink(self))
+        self._sign = self._clock.now().mono
         self._desk.came_up(started)
         return started
 
@@ -152,22 +120,16 @@ class AgentHost:
             self._starting = None
             self.pump()
 
-    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[None] | None = None) -> Handover:
+    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[str] | None = None) -> Handover:
         """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
-        agent = self._agent
-        if agent is None or self.run is not None:
-            return Refused(
-                "the agent is not there" if agent is None else "the agent is working", busy=agent is not None
-            )
+        if not self.slot.up:
+            return Refused("the agent is not there")
+        if self.run is not None:
+            return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
         self._sign = self._clock.now().mono
-        try:
-            result = await asyncio.wait_for(agent.prompt(prompt), PROMPT_TIMEOUT_S)
-        except TimeoutError:
-            result = Unknown(f"no answer within {PROMPT_TIMEOUT_S:g} s")
-        except (OSError, LoopsupError) as error:
-            result = Unknown(str(error))
+        result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
         match result:
@@ -187,7 +149,7 @@ class AgentHost:
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
         if self.run is None and self._messages and not self._closing:
-            if self._agent is None:
+            if not self.slot.up:
                 self.want()
             elif self._messages[0].not_before <= self._clock.now().mono:
                 self._spawn(self._deliver(self._messages[0]))
@@ -212,37 +174,24 @@ class AgentHost:
     async def abort(self, reason: AbortReason) -> bool:
         """End the response in flight; False if there is none."""
         run = self.run
-        if self._agent is None or run is None:
+        if not self.slot.up or run is None:
             return False
         if run.aborted is None:
             run.aborted = reason
         run.abort_asked = run.abort_asked or self._clock.now().mono
-        with contextlib.suppress(TimeoutError, OSError):  # one that does not listen is ended by the watch
-            await asyncio.wait_for(self._agent.abort(reason), ABORT_CALL_S)
+        await self.slot.abort(reason)  # one that does not listen is ended by the watch
         return True
 
     async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
         """Answer a pending question; its id, None if there is no such question."""
         question = self._questions.take(question_id)
-        if question is None or self._agent is None:
+        if question is None:
             return None
         outcome = "allowed" if allow else "denied"
         self._desk.publish(words.PERMISSION_COMPLETED, {"id": question.id, "outcome": outcome, "by": by})
-        await self._agent.answer(question.id, allow, text)
+        await self.slot.answer(question.id, allow, text)
         self._desk.ready()
         return question.id
-
-    async def mark(self, marker: Marker) -> None:
-        """Mark the present branch, where the agent has branches."""
-        if self._agent is not None and self._adapter.capabilities.branches:
-            with contextlib.suppress(OSError, LoopsupError):
-                await self._agent.mark(marker)
-
-    async def announce(self, event: Mapping[str, Any]) -> None:
-        """Show an attention event inside the agent, where it has a place for it."""
-        if self._agent is not None:
-            with contextlib.suppress(OSError, LoopsupError):
-                await self._agent.announce(event)
 
     async def close(self, reason: AbortReason) -> None:
         """End the response in flight, then the agent; nothing is reported any more."""
@@ -250,16 +199,11 @@ class AgentHost:
         self._fail_messages(LoopsupError("the session was closed"))
         if self._starting is not None:
             self._starting.cancel()
-            await _quietly(self._starting)
+            await asyncio.wait([self._starting])
         if await self.abort(reason):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
-        await self._drop_agent()
-
-    async def close_quietly(self) -> None:
-        """After a start that failed half-way: whatever is there goes."""
-        self._closing = True
-        await self._drop_agent()
+        await self.slot.empty(for_good=True)
 
     # ---- time -------------------------------------------------------------------------------------
 
@@ -267,9 +211,11 @@ class AgentHost:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
         found = [self._questions.due()]
-        if run is not None and self._agent is not None:
-            found += [self._silence(), abort_due(run.abort_asked), self._linger(run)]
-        if self._messages and run is None and self._agent is not None:
+        if run is not None and self.slot.up:
+            found.append(abort_due(run.abort_asked))
+            if run.aborted is None:
+                found += [self._silence(), self._linger(run)]
+        if self._messages and run is None and self.slot.up:
             found.append(self._messages[0].not_before)
         return min((at for at in found if at is not None), default=None)
 
@@ -278,7 +224,7 @@ class AgentHost:
         return silence_due(self._doing is Doing.MODEL, asking, self._sign, self._silence_ms)
 
     def _linger(self, run: Run) -> int | None:
-        return linger_due(run.decided, self._adapter.capabilities.terminate_on_tool)
+        return linger_due(run.decided, self.slot.capabilities.terminate_on_tool)
 
     def tick(self, now: Moment) -> None:
         """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
@@ -297,9 +243,8 @@ class AgentHost:
             run.aborted = AbortReason.DECISION
             self._spawn(self._cut(run, AbortReason.DECISION))
         elif _reached(self._silence(), now):
-            self._desk.publish(
-                words.LOOP_NOTICE, {"message": "the agent has been silent for too long; it is aborted"}
-            )
+            told = "the agent has been silent for too long; its response is aborted"
+            self._desk.publish(words.LOOP_NOTICE, {"message": told})
             run.aborted = AbortReason.WATCHDOG
             self._spawn(self._cut(run, AbortReason.WATCHDOG))
 
@@ -353,7 +298,7 @@ class AgentHost:
 
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
-        self._agent = self._link = None
+        self.slot.forget()
         self._doing = Doing.NOTHING
         self._questions.clear()
         self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
@@ -405,27 +350,14 @@ class AgentHost:
             self._desk.publish(words.TURN_END, data, iteration=run.iteration)
 
     async def _end_agent(self, reason: str) -> None:
-        await self._drop_agent()
+        await self.slot.empty()
         self.on_lost(reason)
-
-    async def _drop_agent(self) -> None:
-        agent, self._agent = self._agent, None
-        if self._link is not None:
-            self._link.cut()
-            self._link = None
-        if agent is not None:
-            await _quietly(agent.close())
 
     def _fail_messages(self, error: LoopsupError) -> None:
         while self._messages:
             fail(self._messages.popleft().waiter, error)
+            self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was not delivered: {error.message}"})
 
 
 def _reached(at: int | None, now: Moment) -> bool:
     return at is not None and now.mono >= at
-
-
-async def _quietly(work: Any) -> None:
-    """The end of an agent must not fail the session, whatever an adapter raises."""
-    with contextlib.suppress(Exception, asyncio.CancelledError):
-        await work

@@ -38,6 +38,7 @@ from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
+from loopsup.shell.slot import AgentSlot
 from loopsup.store.identity import Identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
@@ -70,11 +71,11 @@ class Supervisor:
         self.log = log
         self.permissions = permissions
         self.changed = asyncio.Condition()
+        self.asked_to_close = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
         self._pid = pid
-        self._adapter = adapter
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._close_reason: str | None = None
@@ -84,7 +85,8 @@ class Supervisor:
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
-        self.host = AgentHost(adapter, lambda: launch(self), self, questions, clock, silence_ms, self.spawn)
+        slot = AgentSlot(adapter, lambda: launch(self), log)
+        self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
 
     # ---- state ------------------------------------------------------------------------------------
@@ -154,8 +156,8 @@ class Supervisor:
         self.bus.show_status(self.status())
 
     def _mark(self, marker: Marker) -> None:
-        if self._adapter.capabilities.branches and self.host.up:
-            self.spawn(self.host.mark(marker))
+        if self.host.slot.capabilities.branches and self.host.slot.up:
+            self.spawn(self.host.slot.mark(marker))
 
     # ---- Desk: what the agent's host tells --------------------------------------------------------
 
@@ -173,6 +175,7 @@ class Supervisor:
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
         elif run.aborted is not None:  # it was to be aborted and had to be ended for it
@@ -181,17 +184,22 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))
 
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
+        self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
             data["file"] = str(conversation.file)
         self.publish(kind, {**data, "cwd": str(conversation.cwd)})
-        if self.keeper is not None and self.loop is not None:
+        moved = started.marker != started.newest
+        if self.keeper is not None and (moved or (self.loop is None and started.marker is not None)):
+            self.branch(started.marker)  # somebody moved in the tree while nobody was here
+        elif self.keeper is not None and self.loop is not None:
             self._mark(Marker(self.loop.id, self.keeper.seq))
 
     def decide(self, call: DecisionCall) -> Verdict:
@@ -232,6 +240,7 @@ class Supervisor:
         """End the session in good order; the first reason stands."""
         if self._close_reason is None:
             self._close_reason = reason
+        self.asked_to_close.set()
         self.touch()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -269,8 +278,9 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
 
     def _patience_s(self, now: Moment) -> float:
-        waits = [next_deadline(self.loop).wait_ms(now)]
-        monos = [self.host.due(), self.keeper.retry_at if self.keeper is not None else None]
+        retry_at = None if self.keeper is None else self.keeper.retry_at
+        waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
+        monos = [self.host.due(), retry_at]
         if self._vacant_since is not None:
             monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
         waits += [max(0, at - now.mono) for at in monos if at is not None]

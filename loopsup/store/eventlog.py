@@ -118,7 +118,7 @@ def count_turns(folder: Path, iteration: int, not_before: int, origin: str) -> T
             ended.add(turn)
         elif event["type"] == TURN_START:
             started.append(turn)
-        elif event["type"] == USER_MESSAGE and event["data"].get("origin") in PROMPTS:
+        elif event["type"] == USER_MESSAGE and str(event["data"].get("origin")) in PROMPTS:
             if event["data"]["origin"] != origin:
                 return Turns(0, _unended(started, ended))
             break

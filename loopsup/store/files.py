@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ def sync_dir(path: Path) -> None:
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Replace `path` (0600): readers see the old or the new content, also after a power failure."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

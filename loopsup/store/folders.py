@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,7 +87,7 @@ def move_beside(home: Home, name: str, agent_file: Path, lock: SessionLock) -> M
     with creation_lock(home.sessions):
         if os.path.lexists(target):
             raise RefusedError(f"{os.fsdecode(target)} is there already; this conversation has a session")
-        swap = home.sessions / f".{name}.{secrets.token_hex(4)}"
+        swap = home.sessions / f".{name}.{os.urandom(4).hex()}"
         try:
             swap.symlink_to(target)
             try:
@@ -119,11 +118,13 @@ def remove(home: Home, name: str, lock: SessionLock | None = None) -> None:
     socket: Path | None = None
     with contextlib.suppress(StorageError):
         socket = Path(load_identity(folder).socket)
+    ours = folder.is_dir() and (folder.suffix == SUFFIX or folder == Path(os.path.realpath(home.sessions), name))
+    if ours:
+        check_private(folder)
     try:
         if link.is_symlink():
             link.unlink()
-        if folder.is_dir() and (folder.suffix == SUFFIX or folder == Path(os.path.realpath(home.sessions), name)):
-            check_private(folder)
+        if ours:
             shutil.rmtree(folder)
         sync_dir(home.sessions)
     except OSError as error:
@@ -144,7 +145,7 @@ def _free(home: Home, name: str) -> Path:
 
 def _make(folder: Path, identity: Identity) -> None:
     """Complete or not at all: a crash leaves a hidden directory, never half a session."""
-    fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    fresh = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     try:
         fresh.mkdir(mode=0o700)
         with _removed_on_failure(fresh):
@@ -165,8 +166,8 @@ def _link(link: Path, folder: Path) -> None:
 
 def _copy_beside(source: Path, target: Path, swap: Path, lock: SessionLock) -> Moved:
     """The other device: the copy is complete and owned before anybody can find it, then the name changes over."""
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    old = source.with_name(f".{source.name}.{secrets.token_hex(4)}")
+    fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    old = source.with_name(f".{source.name}.{os.urandom(4).hex()}")
     with _removed_on_failure(fresh):
         shutil.copytree(source, fresh, symlinks=True, ignore=lambda _dir, names: {locks.NAME} & set(names))
         fresh.chmod(0o700)

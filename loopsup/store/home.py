@@ -10,7 +10,6 @@ another user leads to them.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ class Home:
 
     def new_socket(self) -> Path:
         """A fresh path for a control socket, in a private directory, short enough for the kernel."""
-        name = f"{secrets.token_hex(8)}.sock"
+        name = f"{os.urandom(8).hex()}.sock"
         path = self.run / name
         if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
             private_dir(self.run)
@@ -88,7 +87,8 @@ def private_dir(path: Path, *, parents: bool = False) -> None:
     """Make `path` (0700), or check that it is private and close it to others. StorageError."""
     try:
         if parents:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for parent in reversed(path.parents):  # `parents=True` would give them the umask's mode
+                parent.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         check_private(path)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:

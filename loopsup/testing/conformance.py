@@ -54,6 +54,7 @@ CHECKS: tuple[Check, ...] = tuple(
         talking.pairs_its_turns,
         talking.keeps_the_prompt_verbatim,
         talking.refuses_a_prompt_while_busy,
+        talking.announces_without_telling_the_model,
         talking.asks_before_tools,
         deciding.stamps_the_decision,
         deciding.ends_the_turn_when_accepted,

@@ -98,6 +98,17 @@ async def refuses_a_prompt_while_busy(harness: Harness) -> None:
         )
 
 
+async def announces_without_telling_the_model(harness: Harness) -> None:
+    """`announce` starts nothing and never becomes part of what the model sees."""
+    async with driven(harness, Talk("one"), Talk("two")) as it:
+        await it.round("first")
+        await it.agent.announce({"version": 1, "status": "blocked", "summary": "needs a key", "objective": "watch"})
+        await it.round("second")
+    heard = harness.heard()
+    require(heard == ["first", "second"], f"what is announced must not reach the model; it got {heard}")
+    require(it.events.settlements() == [False, False], "`announce` must not start or settle anything")
+
+
 async def asks_before_tools(harness: Harness) -> None:
     """Capability `permissions`: a question comes, is answered, and the agent settles."""
     async with driven(harness, UseTool()) as it:

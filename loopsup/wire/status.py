@@ -1,14 +1,15 @@
 """The object of `status --json`, and the rule that it never claims more than somebody can do.
 
 Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. For a dead one the
-caller shows `without_owner(loop)` instead.
+caller shows `without_owner(loop, now)` instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from loopsup.core.events import Opened
 from loopsup.core.model import (
     Completed,
     Decision,
@@ -18,14 +19,13 @@ from loopsup.core.model import (
     Loop,
     Moment,
     Paused,
-    PauseReason,
     Policy,
     Queued,
-    Running,
     State,
     Stopped,
     Waiting,
 )
+from loopsup.core.step import step
 from loopsup.wire.attention import AttentionSession, attention_object
 from loopsup.wire.times import instant
 
@@ -82,19 +82,9 @@ def status_object(
     }
 
 
-def without_owner(loop: Loop | None) -> Loop | None:
-    """The loop as it truly stands when its supervisor died without closing: nothing fires it."""
-    if loop is None:
-        return None
-    match loop.phase:
-        case Waiting(due):
-            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=due.wall))
-        case Queued(due_at):
-            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=due_at))
-        case Running(flight):
-            return replace(loop, phase=Paused(PauseReason.SUPERVISOR_LOST, next_due_at=flight.due_at, flight=flight))
-        case Paused() | Completed() | Failed() | Stopped():
-            return loop
+def without_owner(loop: Loop | None, now: Moment) -> Loop | None:
+    """The loop as it truly stands when its supervisor died without closing: what the next open will record."""
+    return step(loop, Opened(), now).loop
 
 
 def _session(session: SessionFacts) -> dict[str, Any]:

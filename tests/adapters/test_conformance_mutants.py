@@ -21,6 +21,7 @@ from loopsup.ports import (
     Doing,
     Handover,
     Launch,
+    Origin,
     Prompt,
     Refused,
     Stamp,
@@ -235,6 +236,11 @@ class AlwaysAborts(Relay):
         await self.inner.abort(reason)
 
 
+class AnnouncesToTheModel(Relay):
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        await self.inner.prompt(Prompt(str(event), Origin.USER, "announcement"))
+
+
 class ClosesLate(Relay):
     asked = 0
 
@@ -255,6 +261,7 @@ class Elsewhere(Relay):
     [
         (TrimsThePrompt, "keeps-the-prompt-verbatim"),
         (RefusesWithoutBusy, "refuses-a-prompt-while-busy"),
+        (AnnouncesToTheModel, "announces-without-telling-the-model"),
         (ClosesLate, "closes-without-a-survivor"),
         (Elsewhere, "starts-a-conversation"),
     ],

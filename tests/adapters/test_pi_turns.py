@@ -217,10 +217,12 @@ def test_a_call_made_by_another_tool_is_refused(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         world.extension(
             "nested",
-            """pi.registerTool({ name: "nest", label: "n", description: "d", parameters: { type: "object", properties: {} },
-            async execute(id: any, p: any, s: any, u: any, ctx: any) {
-              const out = await ctx.executeTool("loop_control", { decision: "complete", summary: "s", evidence: "e" });
-              return { content: [{ type: "text", text: JSON.stringify(out) }] }; } });""",
+            """pi.registerTool({
+              name: "nest", label: "n", description: "d", parameters: { type: "object", properties: {} },
+              async execute(id: any, p: any, s: any, u: any, ctx: any) {
+                const args = { decision: "complete", summary: "s", evidence: "e" };
+                const out = await ctx.executeTool("loop_control", args);
+                return { content: [{ type: "text", text: JSON.stringify(out) }] }; } });""",
         )
         async with running(world) as run:
             await run.agent.prompt(stamped())
@@ -320,6 +322,28 @@ def test_a_busy_pi_refuses_a_prompt_and_keeps_none(tmp_path: Path) -> None:
     drive(tmp_path, [Reply(hang="headers"), Reply(tools=[decision("complete")])], scenario)
 
 
+def test_an_abort_withdraws_what_waits_in_pis_queue(tmp_path: Path) -> None:
+    """Pi would keep it and deliver it inside the next prompt's run."""
+
+    async def scenario(world: PiWorld, server: ModelServer) -> None:
+        world.extension(
+            "queue",
+            """const later = async () => pi.sendUserMessage("later", { deliverAs: "followUp" });
+            pi.registerCommand("q", { handler: later });""",
+        )
+        async with running(world) as run:
+            await run.agent.prompt(said("first"))
+            await asyncio.to_thread(server.wait_for_requests, 1)
+            await run.agent.prompt(said("/q"))
+            await run.agent.abort(AbortReason.USER)
+            await run.told.until("settled")
+            await run.agent.prompt(stamped("second"))
+            await run.told.until("settled", 2)
+        assert user_texts(server.requests[-1]) == ["first", "second"]
+
+    drive(tmp_path, [Reply(hang="headers"), Reply(tools=[decision("complete")])], scenario)
+
+
 def test_a_run_pi_starts_by_itself_is_told_and_has_no_stamp(tmp_path: Path) -> None:
     told = verdicts(Verdict(False, "no iteration"))
 
@@ -327,7 +351,8 @@ def test_a_run_pi_starts_by_itself_is_told_and_has_no_stamp(tmp_path: Path) -> N
         world.extension("own", 'pi.registerCommand("go", { handler: async () => pi.sendUserMessage("by myself") });')
         async with running(world, told) as run:
             assert await run.agent.prompt(said("/go")) == Accepted()
-            await told.until("settled", 2)  # the command, and the run it started
+            await told.until_event("assistant.turn_end", 2)
+            await told.until_found(lambda: [1] if told.names()[-1] == "settled" else [], "end of the run")
             assert told.names().count("busy") == 1
         assert told.all("decide") == [DecisionCall(None, decision("complete")[1])]
 

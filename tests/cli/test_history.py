@@ -33,7 +33,8 @@ class Tale:
         for step in advance(self.loop, event, now):
             if step.loop != self.loop:
                 self.loop = step.loop
-                self.records.append(Record(len(self.records), now.wall, now, event, step.loop))
+                cause = step.cause or event
+                self.records.append(Record(len(self.records), now.wall, now, cause, step.loop))
         return self
 
     def start(self, ms: int = 0, loop_id: str = "l1", policy: Policy = POLICY) -> Self:
@@ -77,7 +78,16 @@ def test_iterations_up_to_the_end() -> None:
 def test_an_iteration_under_way_and_one_whose_supervisor_is_gone() -> None:
     tale = Tale().start()
     assert tale.rows() == [LOOP, IterationRow(1, T0, prompts=1)]
-    assert tale.rows(alive=False) == [LOOP, IterationRow(1, T0, "supervisor lost", prompts=1)]
+    lost = "after this its supervisor ended without closing"
+    assert tale.rows(alive=False) == [
+        LOOP,
+        IterationRow(1, T0, "supervisor lost", prompts=1),
+        NoteRow(T0, "supervisor_lost", lost),
+    ]
+    assert Tale().first().rows(alive=False)[2:] == [NoteRow(T0 + 2 * MINUTE, "supervisor_lost", lost)]
+    assert Tale().first().at(3 * MINUTE, ev.Pause()).rows(alive=False)[2:] == [
+        NoteRow(T0 + 3 * MINUTE, "paused", "paused: by you")
+    ]
 
 
 def test_a_missing_decision_its_reminder_and_the_pause() -> None:
@@ -286,7 +296,7 @@ def test_the_page() -> None:
         "   #  started                took  prompts  calls",
         "   1  00:00:00                 2m        1      2  continue: s",
         "      00:05:00             resumed by you",
-        "   2  00:12:00               1m5s        2      7  no decision (after a reminder, 1 failed…",
+        "   2  00:12:00               1m5s        2      7  no decision (after a reminder, 1 faile…",
         "",
         "loop 2, 00:00:00: every 10m, 24h, 50 iterations at most",
         "  x\\x1b[2J y",

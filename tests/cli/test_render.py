@@ -89,6 +89,10 @@ def test_span(ms: int, shown: str) -> None:
     assert render.span(ms) == shown
 
 
+def test_a_started_second_of_waiting_counts() -> None:
+    assert [render.wait_span(ms) for ms in (0, 1, 1000, 1001)] == ["0s", "1s", "1s", "2s"]
+
+
 @pytest.mark.parametrize(
     ("at", "shown"),
     [
@@ -298,6 +302,11 @@ def test_every_pause_reason_says_what_to_do_next(reason: str, first: str) -> Non
     assert text(status(paused)).split("\n")[0] == first
 
 
+@pytest.mark.parametrize("state", ["completed", "failed", "stopped"])
+def test_an_ended_loop_has_no_time_left_to_speak_of(state: str) -> None:
+    assert "\ntime       41m of 24h\n" in text(status(loop(state=state)))
+
+
 def test_everything_else_a_status_can_have() -> None:
     full = loop(
         state="paused",
@@ -434,6 +443,11 @@ ATTENTION = {
             "loop: running → paused (blocked), settled",
         ),
         (event("loop.transition", {"from": None, "to": "queued", "cause": "start"}), "loop: none → queued, start"),
+        (event("loop.transition", {"from": "waiting", "to": "running", "cause": "ticked"}), None),
+        (
+            event("loop.transition", {"from": "running", "to": "waiting", "cause": "iteration_settled"}),
+            "loop: running → waiting, iteration settled",
+        ),
         (
             event("loop.attention", ATTENTION),
             "━━ NEEDS YOU: blocked · iteration 3 of 50 · 41m ━━\n  no credentials\n"
@@ -556,6 +570,7 @@ def test_the_status_tells_the_next_wake_once_and_gives_the_maximum() -> None:
     for _ in range(2):
         screen.status(status(loop(nextDueAt=None)))
     screen.status(status(loop(state="running")))
+    screen.event(event("loop.transition", {"from": "running", "to": "waiting", "cause": "settled"}))
     screen.event(event("user.message", {"origin": "loop", "text": ""}, iteration=4))
     screen.status(status(loop(state="paused", pauseReason="user")))
     assert out.getvalue() == (

@@ -7,17 +7,10 @@ from collections import deque
 import pytest
 
 from loopsup.core.events import HandoverAccepted, HandoverRefused
-from loopsup.core.model import (
-    BUSY_RECHECK_MS,
-    MINUTE,
-    PROTOCOL_RETRY_CEILING,
-    RETRY_DELAYS_MS,
-    SECOND,
-    AbortReason,
-    Delivery,
-    PromptKind,
-)
-from tests.support.scenario import T0, Scenario, Turn, View, call, dies, omits, policy_of, refuses, says
+from loopsup.core.limits import BUSY_RECHECK_MS, MINUTE, PROTOCOL_RETRY_CEILING, RETRY_DELAYS_MS, SECOND
+from loopsup.core.model import AbortReason, Delivery, PromptKind
+from tests.support.scenario import Scenario
+from tests.support.script import T0, Turn, View, call, dies, omits, policy_of, refuses, says
 
 ITERATION, REMINDER = PromptKind.ITERATION, PromptKind.REMINDER
 TRIES_AT = [sum(RETRY_DELAYS_MS[:n]) for n in range(len(RETRY_DELAYS_MS) + 1)]  # 0, 1, 3, 7, 15, 31 s
@@ -242,6 +235,14 @@ def test_a_busy_refusal_spends_no_try() -> None:
     s.start()
     s.run_until("+1m")
     assert [p.at for p in s.prompts] == [n * BUSY_RECHECK_MS for n in range(21)]
+    assert s.view() == View("completed", n=1, events=("completed",))
+
+
+def test_busy_answers_between_refusals_spend_no_try() -> None:
+    turns = [refuses(), refuses("busy", busy=True)] * 5
+    s = Scenario.scripted(*turns, says("complete"))
+    s.start()
+    s.run_until("+5m")
     assert s.view() == View("completed", n=1, events=("completed",))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loopsup.core.events import DecisionCalled, IterationSettled
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND, Decision, Stamp, Verb
-from tests.support.scenario import T0, Scenario, Turn, View, call, ms, omits, policy_of, says
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.model import Decision, Stamp, Verb
+from tests.support.scenario import Scenario
+from tests.support.script import T0, Turn, View, call, ms, omits, policy_of, says
 
 
 def test_case_14_the_wait_starts_at_the_settlement() -> None:

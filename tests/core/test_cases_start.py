@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loopsup.core.model import DAY, HOUR, MINUTE, Auto, Fixed, Loop, Policy
-from tests.support.scenario import T0, Scenario, View, call, ms, policy_of, says
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Auto, Fixed, Loop, Policy
+from tests.support.scenario import Scenario
+from tests.support.script import T0, View, call, ms, policy_of, says
 
 
 def test_case_1_the_first_iteration_is_immediate_and_says_everything() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopsup.core.durations import MAX_MS, parse, show
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 
 GOOD = {
     "1s": SECOND,
@@ -38,7 +38,7 @@ def test_good_durations(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", BAD, ids=lambda text: ascii(text[:20]))
 def test_bad_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="duration|zero|long") as caught:
+    with pytest.raises(ValueError, match=r"duration|zero|long") as caught:
         parse(text)
     assert len(str(caught.value)) < 200, "a huge text is not echoed whole"
 

@@ -9,22 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopsup.core import envelope
-from loopsup.core.model import (
-    HOUR,
-    MINUTE,
-    Auto,
-    Decision,
-    Delivery,
-    Fixed,
-    Flight,
-    Loop,
-    PromptKind,
-    Rhythm,
-    Running,
-    Verb,
-)
-from tests.support.scenario import T0, policy_of
+from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.model import Auto, Decision, Delivery, Fixed, Flight, Loop, PromptKind, Rhythm, Running, Verb
+from tests.support.script import T0, policy_of
 
+TEN_MINUTES = Fixed(10 * MINUTE)
 TRICKY = [
     "one line",
     "  leading and trailing  ",
@@ -41,7 +30,7 @@ TRICKY = [
 ]
 
 
-def a_loop(objective: str = "obj", rhythm: Rhythm = Fixed(10 * MINUTE), last: Decision | None = None) -> Loop:
+def a_loop(objective: str = "obj", rhythm: Rhythm = TEN_MINUTES, last: Decision | None = None) -> Loop:
     flight = Flight(
         3, 7, PromptKind.ITERATION, Delivery.PENDING, rhythm, MINUTE, 24 * HOUR, due_at=T0.wall, retry_used=False
     )

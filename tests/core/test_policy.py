@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from loopsup.core.model import DAY, HOUR, MINUTE, Policy
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Policy
 from loopsup.core.policy import check
-from tests.support.scenario import ms, policy_of
+from tests.support.script import ms, policy_of
 
 FINE = {
     "defaults": policy_of(),

@@ -15,8 +15,9 @@ from loopsup_demo import create
 class DemoHarness:
     """Scripts the demo agent through its `--script`; what it heard stands in its conversation file."""
 
-    def __init__(self, tmp: Path) -> None:
+    def __init__(self, tmp: Path, *args: str) -> None:
         self.adapter: Adapter = create()
+        self._args = args
         self._tmp = tmp
         self._state = tmp / "state"
         self._state.mkdir(mode=0o700)
@@ -27,7 +28,7 @@ class DemoHarness:
             resume=resume,
             cwd=self._tmp,
             command=None,
-            args=("--script", str(self._tmp / "script.json")),
+            args=self._args or ("--script", str(self._tmp / "script.json")),
             env=os.environ,
             state_dir=self._state,
             run_dir=self._state,
@@ -36,7 +37,11 @@ class DemoHarness:
         )
 
     def script(self, *scenarios: Scenario) -> None:
-        (self._tmp / "script.json").write_text(json.dumps([behaviour(scenario) for scenario in scenarios]))
+        self.raw([behaviour(scenario) for scenario in scenarios])
+
+    def raw(self, script: object) -> None:
+        """A script of the demo itself (`loopsup_demo.script`)."""
+        (self._tmp / "script.json").write_text(json.dumps(script))
 
     def heard(self) -> list[str]:
         return self._texts("user")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
-from loopsup_pi.adapter import PiAdapter
 from loopsup_pi.agent import PiAgent
 from tests.support import toolchain
 from tests.support.model_server import ModelServer, Reply
@@ -103,7 +102,7 @@ async def running(world: PiWorld, told: Recording | None = None, **changes: Any)
     """Started on entry, closed on exit."""
     log: list[str] = []
     told = told or Recording()
-    agent = PiAdapter().agent(world.launch(log, **changes), told)
+    agent = PiAgent(world.launch(log, **changes), told)
     try:
         yield Run(agent, await agent.start(), told, log)
     finally:

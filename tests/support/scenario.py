@@ -2,8 +2,7 @@
 
 Rules: the scenario does what a supervisor does and nothing more. It delivers events through `advance`, keeps
 a record of every changed loop before it performs the effects, holds one timer (`next_deadline`), starts the
-agent when `wants_agent` says so, and tells the core `idle` truthfully. Offsets like "+24h" are wall time since
-`T0`; the wall clock and the monotonic clock start at unlike values, so that mixing them up shows.
+agent when `wants_agent` says so, and tells the core `idle` truthfully.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
-from loopsup.core import durations, envelope
+from loopsup.core import envelope
 from loopsup.core.effects import Announce, Effect, HandOver, Reply
 from loopsup.core.events import (
     AgentLost,
@@ -36,133 +34,22 @@ from loopsup.core.events import (
     Update,
 )
 from loopsup.core.model import (
-    DEFAULT_FOR_MS,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_ITERATIONS,
-    DEFAULT_MIN_DELAY_MS,
     AbortReason,
     Attention,
-    Auto,
-    Fixed,
     Flight,
     Loop,
     Moment,
     Paused,
     Policy,
     PromptKind,
-    Rhythm,
     Stamp,
     State,
     Waiting,
 )
 from loopsup.core.step import advance, next_deadline, wants_agent
+from tests.support.script import T0, Prompt, Record, Turn, View, ms, policy_of, rhythm_of, says
 
-T0 = Moment(wall=int(datetime(2026, 10, 10, tzinfo=UTC).timestamp() * 1000), mono=5_000_000)
 MOST_TICKS = 50  # a timer that is due this often at one instant never moves on
-
-
-def ms(text: str | int) -> int:
-    """`"+1h10m"`, `"10m"` or a number of milliseconds."""
-    if isinstance(text, int):
-        return text
-    bare = text.removeprefix("+")
-    return 0 if bare in {"0", "0s", "0m"} else durations.parse(bare)
-
-
-def rhythm_of(every: str) -> Rhythm:
-    return Auto() if every == "auto" else Fixed(ms(every))
-
-
-def policy_of(
-    every: str = "10m",
-    *,
-    for_: str | int = DEFAULT_FOR_MS,
-    max_iterations: int = DEFAULT_MAX_ITERATIONS,
-    min_delay: str | int = DEFAULT_MIN_DELAY_MS,
-    max_delay: str | int = DEFAULT_MAX_DELAY_MS,
-) -> Policy:
-    return Policy(rhythm_of(every), ms(min_delay), ms(max_delay), ms(for_), max_iterations)
-
-
-# ---- the agent's script -----------------------------------------------------------------------------
-
-
-def call(
-    verb: str, delay: str | None = None, *, summary: str = "looked", evidence: str = "ran it"
-) -> dict[str, object]:
-    """The arguments of a `loop_control` call."""
-    arguments: dict[str, object] = {"decision": verb, "summary": summary, "evidence": evidence}
-    return arguments if delay is None else {**arguments, "nextDelay": delay}
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What the agent does with one prompt of the loop. `decides_after` None: at the end."""
-
-    lasts: int = 0
-    calls: tuple[object, ...] = ()
-    decides_after: int | None = None
-    turns: int = 1
-    refused: str | None = None
-    busy: bool = False
-    dies: str | None = None
-    aborted: AbortReason | None = None
-    error: str | None = None
-
-
-def says(verb: str, delay: str | None = None, *, lasts: str | int = 0, decides_after: str | None = None) -> Turn:
-    return Turn(ms(lasts), (call(verb, delay),), None if decides_after is None else ms(decides_after))
-
-
-def omits(lasts: str | int = 0) -> Turn:
-    return Turn(ms(lasts))
-
-
-def refuses(reason: str = "the pipe is closed", *, busy: bool = False) -> Turn:
-    return Turn(refused=reason, busy=busy)
-
-
-def dies(reason: str, lasts: str | int = 0) -> Turn:
-    return Turn(ms(lasts), dies=reason)
-
-
-# ---- what is seen -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt given to the agent (also where the agent refused it)."""
-
-    at: int
-    kind: PromptKind
-    stamp: Stamp
-    text: str
-    taken: bool
-
-
-@dataclass(frozen=True)
-class Record:
-    """One line of the journal."""
-
-    event: Event
-    now: Moment
-    loop: Loop | None
-
-
-@dataclass(frozen=True)
-class View:
-    """The columns of a case: S, R, N, MAX, P, E, Q, W#."""
-
-    state: str
-    reason: str | None = None
-    n: int = 0
-    maximum: int = DEFAULT_MAX_ITERATIONS
-    p: int = 0
-    events: tuple[str, ...] = ()
-    queued: int = 0
-    wakes: int = 0
-
-
 Watcher = Callable[[Loop | None, Event, Moment, Loop | None, tuple[Effect, ...]], None]
 
 
@@ -269,9 +156,9 @@ class Scenario:
         reply = None
         steps = advance(self.loop, event, self.now)
         assert 1 <= len(steps) <= 2
-        own = 0 if isinstance(event, Opened) else len(steps) - 1  # the other step materialises the deadline
-        for index, step in enumerate(steps):
-            cause = event if index == own else Ticked(idle=False)
+        for step in steps:
+            cause = step.cause
+            assert cause is not None
             if self.watch is not None:
                 self.watch(self.loop, cause, self.now, step.loop, step.effects)
             if step.loop != self.loop:
@@ -279,7 +166,7 @@ class Scenario:
             self.loop = step.loop
             for effect in step.effects:
                 self._perform(effect)
-            reply = step.reply if index == own else reply
+            reply = step.reply
         if self._depth == 0:
             self._depth += 1
             while self._inbox:
@@ -442,9 +329,7 @@ class Scenario:
         before, records = self.loop, len(self.journal)
         reply = self.deliver(command)
         assert reply is not None, "a command must be answered"
-        expired = (
-            self.loop is not None and before is not None and self.loop.deadline_expired > before.deadline_expired
-        )
+        expired = before is not None and not before.deadline_expired and self.live.deadline_expired
         if not reply.ok and not expired:  # a refused `resume` may be what materialises the deadline (L-36)
             assert (self.loop, len(self.journal)) == (before, records), "a refused command changes nothing"
         return reply

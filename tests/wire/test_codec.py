@@ -7,7 +7,7 @@ import typing
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from loopsup.core import events
 from loopsup.core.events import Event, Pause, Start, Update
@@ -31,11 +31,13 @@ from loopsup.wire.codec import MAX_INT, decode, encode, tag
 from tests.wire.values import values
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(values(Loop))
 def test_every_loop_round_trips_through_json(loop: Loop) -> None:
     assert decode(Loop, json.loads(json.dumps(encode(loop)))) == loop
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(values(Event))
 def test_every_event_round_trips_through_json(event: Event) -> None:
     assert decode(Event, json.loads(json.dumps(encode(event, Event)))) == event

@@ -184,7 +184,7 @@ def test_a_clock_set_back_gives_no_negative_time() -> None:
     [
         (Waiting(DUE), Paused(PauseReason.SUPERVISOR_LOST, DUE.wall)),
         (Queued(T0 + 1), Paused(PauseReason.SUPERVISOR_LOST, T0 + 1)),
-        (Running(FLIGHT), Paused(PauseReason.SUPERVISOR_LOST, FLIGHT.due_at, FLIGHT)),
+        (Running(FLIGHT), Paused(PauseReason.SUPERVISOR_LOST)),
         *[(Paused(reason, 5), Paused(reason, 5)) for reason in PauseReason],
         (Completed(5), Completed(5)),
         (Failed(5), Failed(5)),
@@ -192,11 +192,19 @@ def test_a_clock_set_back_gives_no_negative_time() -> None:
     ],
 )
 def test_without_an_owner_nothing_is_active(phase: Phase, after: Phase) -> None:
-    assert without_owner(with_phase(phase)) == with_phase(after)
+    assert without_owner(with_phase(phase), NOW) == with_phase(after)
+
+
+def test_without_an_owner_an_accepted_decision_is_told() -> None:
+    """A supervisor that died between acceptance and settlement: the agent's word stands (D-44)."""
+    decision = Decision(Verb.COMPLETE, "s", "e", None, FLIGHT.iteration, T0 + 7)
+    left = without_owner(with_phase(Running(replace(FLIGHT, decision=decision))), NOW)
+    assert left is not None
+    assert left.phase == Completed(T0 + 7)
 
 
 def test_without_an_owner_no_loop_stays_none() -> None:
-    assert without_owner(None) is None
+    assert without_owner(None, NOW) is None
 
 
 def test_an_agent_without_an_id_is_named_by_the_session() -> None:

@@ -1,13 +1,16 @@
-"""The deadline and the clocks (cases 74-93)."""
+"""The deadline (cases 74-86)."""
 
 from __future__ import annotations
 
 import pytest
 
-from loopsup.core.events import Opened, Ticked
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND, Attention, AttentionStatus, Moment
-from loopsup.core.step import advance, next_deadline
-from tests.support.scenario import T0, Scenario, Turn, View, call, ms, omits, policy_of, says
+from loopsup.core.effects import Reply
+from loopsup.core.events import Ticked
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Attention, AttentionStatus, Moment
+from loopsup.core.step import next_deadline
+from tests.support.scenario import Scenario
+from tests.support.script import T0, Turn, View, omits, policy_of, says
 
 EXPIRED = View("paused", "duration_limit", 1, events=("duration_limit",))
 
@@ -90,7 +93,9 @@ def test_case_78_the_deadline_under_an_iteration(verb: str, view: View) -> None:
     s.run_until("+25h")
     assert s.view() == view
     assert s.live.last_decision is not None
-    assert (s.live.last_decision.verb, s.live.flight, s.sent) == (verb, None, 1)
+    assert str(s.live.last_decision.verb) == verb
+    assert s.live.flight is None
+    assert s.sent == 1
     s.run_until("+72h")
     assert s.view() == view
 
@@ -141,6 +146,18 @@ def test_a_stop_after_the_deadline_under_an_iteration() -> None:
     assert (s.live.state, s.events) == ("stopped", ("duration_limit",))
 
 
+def give(s: Scenario, command: str) -> Reply:
+    match command:
+        case "stop":
+            return s.stop()
+        case "pause":
+            return s.pause()
+        case "resume":
+            return s.resume()
+        case _:
+            return s.update(for_="48h")
+
+
 @pytest.mark.parametrize("command", ["stop", "pause", "resume", "update"])
 def test_a_command_exactly_at_the_deadline_goes_first(command: str) -> None:
     s = started()
@@ -148,12 +165,7 @@ def test_a_command_exactly_at_the_deadline_goes_first(command: str) -> None:
     if command == "resume":
         s.pause()
     s.run_before("+24h")
-    reply = {
-        "stop": s.stop,
-        "pause": s.pause,
-        "resume": s.resume,
-        "update": lambda: s.update(for_="48h"),
-    }[command]()
+    reply = give(s, command)
     s.run_until("+24h")
     expected = {
         "stop": View("stopped", n=1),
@@ -175,7 +187,7 @@ def test_a_command_after_the_deadline_finds_it_materialised(command: str) -> Non
     late = Moment(T0.wall + DAY + 1, T0.mono + DAY + 1)
     s.now = late  # the timer has not been served yet
     records = len(s.journal)
-    ok = {"stop": s.stop, "pause": s.pause, "resume": s.resume, "update": lambda: s.update(for_="48h")}[command]().ok
+    ok = give(s, command).ok
     assert (s.events, s.announced[0].ended_at) == (("duration_limit",), T0.wall + DAY)
     assert ok is (command != "resume")
     assert isinstance(s.journal[records].event, Ticked)
@@ -278,144 +290,3 @@ def test_the_deadline_is_armed_in_every_state_that_can_go_on() -> None:
     s.stop()
     due = next_deadline(s.live)
     assert (due.wall, due.mono) == (None, None)
-
-
-# ---- 8. clocks ------------------------------------------------------------------------------------
-
-
-def test_case_87_a_suspended_host_gives_one_iteration() -> None:
-    s = Scenario.scripted()
-    s.start()
-    s.run_until("+1h")
-    assert s.view() == View("waiting", n=7, wakes=1)
-    s.suspend("8h").run_for("0")
-    assert s.iterations[-2:] == [HOUR, 9 * HOUR]
-    s.run_until("+9h11m")
-    assert s.view() == View("waiting", n=9, wakes=1)
-    assert s.iterations[-1] == 9 * HOUR + 10 * MINUTE
-
-
-def test_case_89_a_wall_clock_set_back_does_not_postpone_the_wake() -> None:
-    s = Scenario.scripted(says("continue"), says("continue", lasts="1m"))
-    s.start(policy=policy_of(max_iterations=1000))
-    s.run_until("+5m")
-    s.set_wall(-2 * HOUR)
-    s.run_for(ms("5m") - 1)
-    assert s.sent == 1
-    s.run_for(1)
-    assert s.sent == 2
-    assert s.iterations[1] == 10 * MINUTE - 2 * HOUR
-    assert "Calendar time elapsed: 0s" in s.prompts[1].text
-    s.run_until("+23h50m")
-    assert s.events == ()
-    s.run_until("+24h")
-    assert s.events == ("duration_limit",)
-    assert s.announced[0].ended_at == T0.wall + DAY
-
-
-def test_elapsed_is_never_negative_in_an_event() -> None:
-    s = Scenario.scripted(says("complete", lasts="1m"))
-    s.start()
-    s.set_wall(-2 * HOUR)
-    s.run_for("1m")
-    (attention,) = s.announced
-    assert attention.calendar_elapsed_ms == 0
-    assert attention.deadline_remaining_ms >= 0
-    assert attention.observed_at >= attention.ended_at
-
-
-def test_case_90_a_wall_clock_set_forward_expires_and_stays_latched() -> None:
-    s = Scenario.scripted()
-    s.start()
-    s.run_until("+5m")
-    s.set_wall(30 * HOUR)
-    assert s.view() == EXPIRED
-    assert (s.announced[0].ended_at, s.announced[0].observed_at) == (T0.wall + DAY, T0.wall + 30 * HOUR + 5 * MINUTE)
-    s.set_wall(-30 * HOUR)
-    s.run_until("+1h")
-    assert not s.resume().ok
-    assert s.view() == EXPIRED
-    s.run_until("+25h")
-    assert s.view() == EXPIRED
-    assert s.update(for_="48h").ok
-    assert s.resume().ok
-    assert s.view() == View("running", n=2, events=("duration_limit",))
-
-
-def test_a_deadline_value_once_announced_stays_latched_after_other_values() -> None:
-    s = Scenario.scripted()
-    s.start()
-    s.run_until("+5m")
-    s.set_wall(30 * HOUR)
-    s.set_wall(-30 * HOUR)
-    assert s.update(for_="48h").ok
-    assert s.update(for_="24h").ok
-    assert not s.resume().ok
-    s.run_until("+30h")
-    assert s.events == ("duration_limit",)
-
-
-def test_case_93_a_wait_of_forty_days() -> None:
-    s = Scenario.scripted()
-    s.start(policy=policy_of("40d", for_="60d", max_delay="60d"))
-    s.run_before("+40d")
-    assert (s.sent, s.view()) == (1, View("waiting", n=1, wakes=1))
-    s.run_until("+40d")
-    assert s.sent == 2
-
-
-def test_a_wake_needs_only_one_of_the_two_clocks() -> None:
-    s = Scenario.scripted()
-    s.start()
-    s.run_until("+5m")
-    waiting = s.live
-    for now in (
-        s.now.plus(5 * MINUTE),
-        Moment(s.now.wall + 5 * MINUTE, s.now.mono),
-        Moment(0, s.now.mono + 5 * MINUTE),
-    ):
-        (step,) = advance(waiting, Ticked(idle=True), now)
-        assert step.loop is not None
-        assert step.loop.state == "running"
-    early = Moment(s.now.wall + 5 * MINUTE - 1, s.now.mono + 5 * MINUTE - 1)
-    (step,) = advance(waiting, Ticked(idle=True), early)
-    assert (step.loop, step.effects) == (waiting, ())
-
-
-def test_the_deadline_does_not_follow_the_monotonic_clock() -> None:
-    s = started()
-    s.run_until("+1h")
-    (step,) = advance(s.live, Ticked(idle=False), Moment(s.now.wall, s.now.mono + 100 * DAY))
-    assert step.loop is not None
-    assert step.loop.state in {"waiting", "queued"}
-    assert step.effects == ()
-
-
-def test_a_retry_waits_out_a_user_turn_without_spinning() -> None:
-    s = Scenario.scripted(Turn(refused="no"), says("complete"))
-    s.start()
-    s.user_turn("10s")
-    s.run_until("+10s")
-    assert [p.at for p in s.prompts] == [0, 10 * SECOND]
-    assert s.view() == View("completed", n=1, events=("completed",))
-
-
-def test_a_reminder_to_be_tried_again_waits_out_a_user_turn_without_spinning() -> None:
-    s = Scenario.scripted(omits("1s"), Turn(refused="no"), says("complete"))
-    s.start()
-    s.run_until("+1s").user_turn("10s")
-    s.run_until("+11s")
-    assert [p.at for p in s.prompts] == [0, SECOND, 11 * SECOND]
-    assert s.view() == View("completed", n=1, p=1, events=("completed",))
-
-
-def test_an_auto_wait_beyond_the_deadline_survives_a_restart() -> None:
-    s = Scenario.scripted(Turn(calls=(call("continue", "20h"),)))
-    s.start(policy=policy_of("auto", for_="10h"))
-    s.run_until("+1h")
-    s.leave().run_until("+2h")
-    s.owned = True
-    s.deliver(Opened(reload=True))
-    assert s.view() == View("waiting", n=1)
-    s.run_until("+10h")
-    assert s.view() == EXPIRED

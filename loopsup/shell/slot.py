@@ -1,0 +1,115 @@
+"""The place of the agent process: empty, or one agent that came up, with its link.
+
+Whatever an adapter raises becomes an AgentUnableError or a line in the log: no agent can fail the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from loopsup.core.model import AbortReason
+from loopsup.errors import AgentUnableError, LoopsupError
+from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
+from loopsup.shell.link import AgentLink
+
+START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
+PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
+CALL_TIMEOUT_S = 5.0  # abort, answer, mark: one line written to the agent
+
+
+class AgentSlot:
+    """Starts, speaks to and ends one agent at a time."""
+
+    def __init__(self, adapter: Adapter, launch: Callable[[], Launch], log: Callable[[str], None]) -> None:
+        self.capabilities = adapter.capabilities
+        self._adapter = adapter
+        self._launch = launch
+        self._log = log
+        self._agent: Agent | None = None
+        self._link: AgentLink | None = None
+        self._closed = False
+
+    @property
+    def up(self) -> bool:
+        return self._agent is not None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._agent is None else self._agent.pid
+
+    async def start(self, link: AgentLink) -> AgentStarted:
+        """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
+        agent: Agent | None = None
+        try:
+            agent = self._adapter.agent(self._launch(), link)
+            started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
+            if self._closed:
+                raise AgentUnableError("the session is being closed")
+        except BaseException as error:
+            link.cut()
+            if agent is not None:
+                await _quietly(agent.close())
+            if isinstance(error, TimeoutError):
+                raise AgentUnableError(f"the agent was not ready within {START_TIMEOUT_S:g} s") from error
+            if isinstance(error, Exception) and not isinstance(error, LoopsupError):
+                raise AgentUnableError(f"the agent cannot be started: {error}") from error
+            raise
+        self._agent, self._link = agent, link
+        return started
+
+    async def prompt(self, prompt: Prompt) -> Handover:
+        """Hand a prompt over; an adapter that fails or hangs leaves it unknown."""
+        assert self._agent is not None
+        try:
+            return await asyncio.wait_for(self._agent.prompt(prompt), PROMPT_TIMEOUT_S)
+        except TimeoutError:
+            return Unknown(f"no answer within {PROMPT_TIMEOUT_S:g} s")
+        except Exception as error:
+            return Unknown(f"{type(error).__name__}: {error}")
+
+    async def abort(self, reason: AbortReason) -> None:
+        if self._agent is not None:
+            await self._call("abort", self._agent.abort(reason))
+
+    async def answer(self, question_id: str, allow: bool, text: str) -> None:
+        if self._agent is not None:
+            await self._call("answer", self._agent.answer(question_id, allow, text))
+
+    async def mark(self, marker: Marker) -> None:
+        """Mark the present branch, where the agent has branches."""
+        if self._agent is not None and self.capabilities.branches:
+            await self._call("mark", self._agent.mark(marker))
+
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """Show an attention event inside the agent, where it has a place for it."""
+        if self._agent is not None:
+            await self._call("announce", self._agent.announce(event))
+
+    def forget(self) -> None:
+        """It ended by itself."""
+        self._agent = self._link = None
+
+    async def empty(self, *, for_good: bool = False) -> None:
+        """End the agent, if there is one; nothing it says any more is heard."""
+        self._closed = self._closed or for_good
+        agent, self._agent = self._agent, None
+        if self._link is not None:
+            self._link.cut()
+            self._link = None
+        if agent is not None:
+            await _quietly(agent.close())
+
+    async def _call(self, what: str, work: Awaitable[None]) -> None:
+        """An agent that does not listen is the watch's business, not the caller's."""
+        try:
+            await asyncio.wait_for(work, CALL_TIMEOUT_S)
+        except Exception as error:
+            self._log(f"{what} failed in the adapter: {type(error).__name__}: {error}")
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await work

@@ -1,0 +1,121 @@
+"""`loopsup agents`: what is installed, what it can do, what is missing, and what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from loopsup.cli import agents, app, render
+from loopsup.ports import Broken, Capabilities
+from tests.cli.reading import json_lines
+
+
+class Adapter:
+    """As much of an adapter as the list looks at."""
+
+    name = "fake"
+    summary = "a fake agent"
+    capabilities = Capabilities(abort=True, resume=True, verbatim=False, process=False)
+
+    def __init__(self, missing: str | None = None) -> None:
+        self._missing = missing
+        self.asked: list[str | None] = []
+
+    def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
+        self.asked.append(command)
+        return self._missing
+
+
+class Raising(Adapter):
+    def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
+        raise RuntimeError("boom\x1b[2J")
+
+
+def row(adapter: object) -> dict[str, Any]:
+    return agents.row(adapter, {"fake": "/opt/fake"}, {})  # type: ignore[arg-type]
+
+
+CAN = {field.name: field.name in ("abort", "resume") for field in fields(Capabilities)}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "expected"),
+    [
+        (
+            Adapter(),
+            {"name": "fake", "summary": "a fake agent", "missing": None, "error": None, "capabilities": CAN},
+        ),
+        (
+            Adapter("it is not installed"),
+            {
+                "name": "fake",
+                "summary": "a fake agent",
+                "missing": "it is not installed",
+                "error": None,
+                "capabilities": CAN,
+            },
+        ),
+        (
+            Raising(),
+            {
+                "name": "fake",
+                "summary": None,
+                "missing": None,
+                "error": "RuntimeError: boom\x1b[2J",
+                "capabilities": None,
+            },
+        ),
+        (
+            Broken("x", "ImportError: no y"),
+            {"name": "x", "summary": None, "missing": None, "error": "ImportError: no y", "capabilities": None},
+        ),
+    ],
+)
+def test_rows(adapter: object, expected: dict[str, Any]) -> None:
+    assert row(adapter) == expected
+
+
+def test_the_configured_command_is_what_is_looked_for() -> None:
+    adapter = Adapter()
+    row(adapter)
+    assert adapter.asked == ["/opt/fake"]
+
+
+def test_the_page() -> None:
+    rows = [row(Adapter()), row(Adapter("it is not installed")), row(Raising())]
+    assert list(agents.text_lines(rows, 60)) == [
+        "fake: ready",
+        "  a fake agent",
+        "  can: abort, resume",
+        "  cannot: rewind, continue without message, native tool,",
+        "    terminate on tool, follow up queue, withdraw, turn",
+        "    events, usage, permissions, deny tools, verbatim,",
+        "    branches, process",
+        "fake: not ready",
+        "  a fake agent",
+        "  it is not installed",
+        "  can: abort, resume",
+        "  cannot: rewind, continue without message, native tool,",
+        "    terminate on tool, follow up queue, withdraw, turn",
+        "    events, usage, permissions, deny tools, verbatim,",
+        "    branches, process",
+        "fake: broken",
+        "  RuntimeError: boom\\x1b[2J",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 33])
+def test_the_page_is_never_wider_than_the_terminal(width: int) -> None:
+    lines = list(agents.text_lines([row(Adapter("x" * 100)), row(Raising())], width))
+    assert max(map(render.columns, lines)) <= width
+
+
+def test_no_agent_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LOOPSUP_ADAPTERS", "none-of-them")
+    assert app.run(["agents", "--json"]) == 0
+    assert json_lines(capsys.readouterr().out) == [{"version": 1, "agents": []}]
+    assert app.run(["agents"]) == 0
+    assert capsys.readouterr().out.startswith("no agent adapter is installed")
