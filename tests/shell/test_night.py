@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.core.events import Resume, Stop, Update
-from loopsup.core.model import DAY, HOUR, MINUTE
+from loopsup.core.limits import DAY, HOUR, MINUTE
 from tests.shell.world import LONG_S, World, night
 from tests.support.fake_agent import FakeAdapter, says, talks
 from tests.support.script import T0, policy_of

@@ -194,7 +194,10 @@ def replay(records: list[Record]) -> None:
 
 
 def night(
-    folder: Path, story: Callable[[World, VirtualClock], Coroutine[Any, Any, None]], adapter: FakeAdapter, **named: Any
+    folder: Path,
+    story: Callable[[World, VirtualClock], Coroutine[Any, Any, None]],
+    adapter: FakeAdapter,
+    **named: Any,
 ) -> World:
     """Run `story` on a virtual clock in an open session, close it, and replay its journal."""
     worlds: list[World] = []
