@@ -148,16 +148,23 @@ class AgentHost:
 
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
-        if self.run is None and self._messages and not self._closing:
-            if not self.slot.up:
-                self.want()
-            elif self._messages[0].not_before <= self._clock.now().mono:
-                self._spawn(self._deliver(self._messages[0]))
-                return
-        self._desk.ready()
+        if not self._offer():
+            self._desk.ready()
+
+    def _offer(self) -> bool:
+        """Send the next user message on its way, if there is one whose time has come and an agent for it."""
+        if self.run is not None or not self._messages or self._closing:
+            return False
+        if not self.slot.up:
+            self.want()
+            return False
+        if self._messages[0].not_before > self._clock.now().mono:
+            return False
+        self._spawn(self._deliver(self._messages[0]))
+        return True
 
     async def _deliver(self, message: Message) -> None:
-        if self.run is not None or not self._messages or self._messages[0] is not message:
+        if self.run is not None or not self.slot.up or not self._messages or self._messages[0] is not message:
             return
         self._messages.popleft()
         result = await self.hand_over(Prompt(message.text, Origin.USER, message.id), message.waiter)
@@ -232,8 +239,7 @@ class AgentHost:
             self._spawn(self._deny(question.id))
         run = self.run
         if run is None:
-            if self._messages:
-                self.pump()
+            self._offer()
         elif _reached(abort_due(run.abort_asked), now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))

@@ -269,6 +269,7 @@ class Supervisor:
 
     async def _sleep(self, now: Moment) -> None:
         if self._wake.is_set():
+            await asyncio.sleep(0)  # whoever touched it may have to go on before there is anything to see
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
