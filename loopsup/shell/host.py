@@ -132,6 +132,8 @@ class AgentHost:
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
+        if isinstance(result, Refused) and (run.decided is not None or run.turns):
+            result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
                 self._say(run)
@@ -228,7 +230,8 @@ class AgentHost:
 
     def _silence(self) -> int | None:
         asking = self._questions.pending is not None
-        return silence_due(self._doing is Doing.MODEL, asking, self._sign, self._silence_ms)
+        sign = max(self._sign, self._questions.last_over)
+        return silence_due(self._doing is Doing.MODEL, asking, sign, self._silence_ms)
 
     def _linger(self, run: Run) -> int | None:
         return linger_due(run.decided, self.slot.capabilities.terminate_on_tool)
