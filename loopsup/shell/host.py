@@ -213,6 +213,9 @@ class AgentHost:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
         await self.slot.empty(for_good=True)
+        if (run := self._let_go()) is not None:  # it was asked to settle and did not
+            self._close_turn(run, "aborted")
+            fail(run.waiter, LoopsupError("the session was closed"))
 
     # ---- time -------------------------------------------------------------------------------------
 

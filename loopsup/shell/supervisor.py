@@ -252,6 +252,14 @@ class Supervisor:
             self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
         self.touch()
 
+    async def _end_tasks(self) -> None:
+        """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
     async def run(self) -> str:
         """Until the session is to be closed; returns why. `close` is the caller's next step."""
         while not self.closing:
@@ -314,6 +322,7 @@ class Supervisor:
             self._perform(self.keeper.fact(Close(turns)))
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
+        await self._end_tasks()
         self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
         async with self.changed:
             self.changed.notify_all()
