@@ -17,8 +17,9 @@ from typing import Any
 
 import psutil
 
-from loopsup.errors import LoopsupError, RefusedError, StorageError
+from loopsup.errors import LoopsupError, RefusedError, StorageError, UsageError
 from loopsup.shell.handlers import Handlers
+from loopsup.store.home import private_dir
 from loopsup.wire.control import (
     AGENT_VERBS,
     MAX_LINE,
@@ -43,14 +44,16 @@ class ControlServer:
         self._handlers = handlers
         self._agent_pid = agent_pid
         self._server: asyncio.Server | None = None
+        self._wanted = False
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """StorageError if the socket cannot be made."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        self._wanted = True
+        private_dir(self._path.parent)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._path.unlink(missing_ok=True)
             _bind_private(listening, self._path)
             self._server = await asyncio.start_unix_server(self._connected, sock=listening)
         except OSError as error:
@@ -60,7 +63,9 @@ class ControlServer:
     @property
     def vanished(self) -> bool:
         """Somebody removed the socket's file (a cleaner of temporary files, say)."""
-        return self._server is not None and not self._path.is_socket()
+        with contextlib.suppress(OSError):
+            return self._wanted and not self._path.is_socket()
+        return True
 
     async def restart(self) -> None:
         await self._stop_listening()
@@ -68,11 +73,14 @@ class ControlServer:
 
     async def stop(self) -> None:
         """No new connections; those open get their last lines first."""
+        self._wanted = False
         await self._stop_listening()
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=1.0)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
         with contextlib.suppress(OSError):
             self._path.unlink()
 
@@ -89,11 +97,14 @@ class ControlServer:
             await self._serve(reader, writer)
         except (ConnectionError, TimeoutError):
             pass  # the client went away; a session never depends on one
+        except asyncio.CancelledError:
+            writer.transport.abort()  # it does not read: what it did not get must not hold the end
+            raise
         finally:
-            self._connections.discard(task)
             writer.close()
             with contextlib.suppress(ConnectionError, OSError):
                 await writer.wait_closed()
+            self._connections.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer.get_extra_info("socket"))
@@ -127,8 +138,11 @@ class ControlServer:
         await writer.drain()
 
     def _below_agent(self, pid: int) -> bool:
+        """Also true where it cannot be told any more: a tool of the agent could send its line and end."""
+        if pid == 0:  # outside our pid namespace, so no descendant of ours
+            return False
         agent = self._agent_pid()
-        with contextlib.suppress(psutil.Error):
+        try:
             process: psutil.Process | None = psutil.Process(pid)
             with contextlib.suppress(psutil.AccessDenied):
                 if process is not None and process.environ().get(AGENT_MARK):
@@ -139,16 +153,22 @@ class ControlServer:
                 if process.pid == agent:
                     return True
                 process = process.parent()
+        except psutil.AccessDenied:
+            return False
+        except psutil.Error:
+            return True
         return False
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
     splitter = LineSplitter(MAX_LINE)
+    size = 0
     while data := await reader.read(READ_CHUNK):
+        size += len(data)
+        if size > MAX_LINE:
+            raise UsageError(f"the request is longer than {MAX_LINE} bytes")
         if lines := splitter.feed(data):
             return lines[0]
-        if splitter.dropped:
-            break
     raise ConnectionResetError
 
 

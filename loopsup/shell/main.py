@@ -38,6 +38,8 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import Launch, Response
 
+MEND_RETRY_MS = 1000  # a socket that cannot be made again is no reason to try in a circle
+
 
 def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
@@ -205,17 +207,24 @@ class _Maintenance:
         self._server = server
         self._supervisor = supervisor
         self._mending = False
+        self._not_before = 0
+        self._told: str | None = None
 
     def __call__(self) -> None:
-        if self._server.vanished and not self._mending:
+        now = self._supervisor.clock.now().mono
+        if self._server.vanished and not self._mending and now >= self._not_before:
             self._mending = True
+            self._not_before = now + MEND_RETRY_MS
             self._supervisor.spawn(self._mend())
 
     async def _mend(self) -> None:
         try:
             await self._server.restart()
         except LoopsupError as error:
-            self._supervisor.note = error.message
+            self._supervisor.note = self._told = error.message
+        else:
+            if self._supervisor.note == self._told:
+                self._supervisor.note = None
         finally:
             self._mending = False
 
