@@ -45,10 +45,14 @@ def test_the_order(tmp_path: Path) -> None:
             return record
 
         world.journal._real.append = written  # type: ignore[method-assign, assignment]
+
         def shown(line: bytes | None) -> None:
             told = json.loads(line or b"{}")
             kind = told.get("event", {}).get("type")
-            if kind in ("loop.attention", "loop.hook") or told.get("event", {}).get("data", {}).get("to") == "completed":
+            if (
+                kind in ("loop.attention", "loop.hook")
+                or told.get("event", {}).get("data", {}).get("to") == "completed"
+            ):
                 order.append(kind)
             elif "status" in told and told["status"]["loop"]["lastAttention"] is not None:
                 order.append("status")
