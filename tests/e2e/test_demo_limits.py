@@ -85,7 +85,7 @@ def test_the_deadline_while_nobody_was_there_comes_before_the_refusal(world: Wor
     assert event == found["lastAttention"]
     world.json("resume", code=4)
     assert len(world.events("loop.attention")) == 1
-    world.until_over(found_pid) if (found_pid := world.status()["session"]["supervisor"]["pid"]) else None
+    world.wait_for(lambda: not world.processes(), "the end of the supervisor that refused")
     world.ok("update", "--for", "1h")
     assert world.loop()["pauseReason"] == "duration_limit"
 
