@@ -30,7 +30,7 @@ def test_a_supervisor_killed_in_waiting(world: World) -> None:
     assert found["loop"] == {**before, **lost, **clocks}
     assert world.run("wait").code == 17
     assert "supervisor_lost" in world.ok("ls", "--json").out
-    assert world.recorded()["phase"]["state"] == "waiting"  # looking writes nothing
+    assert world.recorded()["phase"]["type"] == "waiting"  # looking writes nothing
     assert world.run("attach").code == 5
     resumed = world.json("resume")  # not re-armed by itself; the wake that was planned is kept
     assert (resumed["loop"]["state"], resumed["loop"]["nextDueAt"]) == ("waiting", before["nextDueAt"])

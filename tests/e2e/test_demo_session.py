@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -121,7 +122,7 @@ def test_what_is_not_our_socket_is_not_spoken_to(world: World, kind: str) -> Non
     refused = world.run("pause", "--json")
     assert refused.code in (4, 5)
     assert "remove it" in refused.obj["error"]["message"] or "not a socket" in refused.obj["error"]["message"]
-    assert world.recorded()["phase"]["state"] == "waiting"
+    assert world.recorded()["phase"]["type"] == "waiting"
 
 
 @pytest.fixture
@@ -142,17 +143,20 @@ def small_disk(world: World) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(world.home)], check=True)
 
 
+def filled(disk: Path) -> Path:
+    """Not a byte is free any more; the file that takes them all."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 512)
+    return filler
+
+
 def test_a_full_disk_changes_nothing_and_is_told_until_it_is_over(world: World, small_disk: Path) -> None:
     world.start([decide(ON), decide(DONE)])
     world.until(state="waiting")
-    filler = small_disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x" * 512)
-            except OSError:
-                break
-    before = [line for line in world.journal()]
+    filler = filled(small_disk)
+    before = world.journal()
     refused = world.json("pause", code=1)
     assert refused["error"]["kind"] == "storage"
     found = world.json("status")
@@ -174,13 +178,7 @@ def test_a_full_disk_in_an_iteration_does_not_accept_the_decision(world: World, 
     ]
     world.start(script)
     world.until_event("assistant.turn_start")
-    filler = small_disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x" * 512)
-            except OSError:
-                break
+    filler = filled(small_disk)
     world.open("go")
     world.wait_for(lambda: world.peek()["session"]["problem"], "the problem")
     assert world.peek()["loop"]["state"] == "running"
