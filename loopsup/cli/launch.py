@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import loopsup
-from loopsup.clock import SystemClock
+from loopsup.clock import mono_ms
 from loopsup.errors import SupervisorGoneError
 from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_response, encode_launch
 
@@ -37,18 +37,21 @@ CHUNK = 64 * 1024
 
 
 class Starting:
-    """A supervisor on its way up. Ends with `answer`; whoever gives up before calls `end`."""
+    """A supervisor on its way up, until `answer`. Where either method raises, no process is left."""
 
     def __init__(self, child: subprocess.Popen[bytes], reading: int, log: Path) -> None:
         self._child, self._reading, self._log = child, reading, log
 
     def until_owned(self, owned: Callable[[], bool], timeout_s: float = OWNED_TIMEOUT_S) -> None:
         """Return when it holds its session's lock, or has answered or ended, or time is up."""
-        clock = SystemClock()
-        give_up = clock.now().mono + int(timeout_s * 1000)
-        while not owned() and clock.now().mono < give_up:
-            if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
-                return
+        give_up = mono_ms() + int(timeout_s * 1000)
+        try:
+            while not owned() and mono_ms() < give_up:
+                if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
+                    return
+        except BaseException:  # Ctrl-C, or a folder that cannot be looked at
+            self.end()
+            raise
 
     def answer(self, timeout_s: float = READY_TIMEOUT_S) -> Response:
         """Its response to what it was started for. An error is raised, and then no process is left."""
@@ -156,11 +159,10 @@ def _open_log(path: Path) -> int:
 
 def _read_line(reading: int, timeout_s: float) -> bytes | None:
     """The line; empty if the other end closed without one; None if time ran out."""
-    clock = SystemClock()
-    deadline = clock.now().mono + int(timeout_s * 1000)
+    deadline = mono_ms() + int(timeout_s * 1000)
     data = bytearray()
     while not data.endswith(b"\n"):
-        left = deadline - clock.now().mono
+        left = deadline - mono_ms()
         if left <= 0 or not select.select([reading], [], [], left / 1000)[0]:
             return None
         chunk = os.read(reading, CHUNK)

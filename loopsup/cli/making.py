@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loopsup.cli.places import Order, Place
 from loopsup.cli.selection import Session, named
-from loopsup.clock import SystemClock
+from loopsup.clock import wall_ms
 from loopsup.errors import LoopsupError
 from loopsup.store import folders, sessions
 from loopsup.store.config import Config
@@ -29,7 +29,7 @@ def make(place: Place, order: Order, config: Config) -> Place:
         agent=place.adapter.name,
         cwd=os.fspath(order.cwd),
         socket=os.fspath(home.new_socket()),
-        created=SystemClock().now().wall,
+        created=wall_ms(),
         command=config.agent(place.adapter.name).command,
         args=order.agent_args,
         allow_all=order.allow_all,
@@ -49,6 +49,7 @@ def make(place: Place, order: Order, config: Config) -> Place:
 
 
 def unmake(session: Session) -> None:
-    """Remove a session that got no loop, unless somebody owns it or the supervisor has removed it already."""
+    """Remove a session that got no loop, unless somebody owns it. One with a loop has something to lose."""
     with contextlib.suppress(LoopsupError):
-        folders.remove(find_home(), session.name)
+        if named(session.name).loop() is None:
+            folders.remove(find_home(), session.name)

@@ -212,7 +212,9 @@ class AgentHost:
         run = self.run
         found = [self._questions.due()]
         if run is not None and self.slot.up:
-            found += [self._silence(), abort_due(run.abort_asked), self._linger(run)]
+            found.append(abort_due(run.abort_asked))
+            if run.aborted is None:
+                found += [self._silence(), self._linger(run)]
         if self._messages and run is None and self.slot.up:
             found.append(self._messages[0].not_before)
         return min((at for at in found if at is not None), default=None)

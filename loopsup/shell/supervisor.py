@@ -71,6 +71,7 @@ class Supervisor:
         self.log = log
         self.permissions = permissions
         self.changed = asyncio.Condition()
+        self.asked_to_close = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
@@ -79,6 +80,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._close_reason: str | None = None
         self._vacant_since: int | None = None
+        self.recheck_s = ARMED_SLEEP_S
         self.hold_open = False
         self.ends_with_loop = False
         self.bus = Bus(clock, log)
@@ -174,6 +176,7 @@ class Supervisor:
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
         elif run.aborted is not None:  # it was to be aborted and had to be ended for it
@@ -182,11 +185,13 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))
 
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
+        self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
@@ -236,6 +241,7 @@ class Supervisor:
         """End the session in good order; the first reason stands."""
         if self._close_reason is None:
             self._close_reason = reason
+        self.asked_to_close.set()
         self.touch()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -273,13 +279,14 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
 
     def _patience_s(self, now: Moment) -> float:
-        waits = [next_deadline(self.loop).wait_ms(now)]
-        monos = [self.host.due(), self.keeper.retry_at if self.keeper is not None else None]
+        retry_at = None if self.keeper is None else self.keeper.retry_at
+        waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
+        monos = [self.host.due(), retry_at]
         if self._vacant_since is not None:
             monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
         waits += [max(0, at - now.mono) for at in monos if at is not None]
         armed = [wait for wait in waits if wait is not None]
-        return min(min(armed) / 1000, ARMED_SLEEP_S) if armed else IDLE_SLEEP_S
+        return min(min(armed) / 1000, self.recheck_s) if armed else IDLE_SLEEP_S
 
     def _tick(self, now: Moment) -> None:
         if self.keeper is not None:

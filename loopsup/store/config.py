@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup.core import durations
-from loopsup.core.model import MINUTE
+from loopsup.core.limits import MINUTE
 from loopsup.errors import ConfigError
 from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
