@@ -103,6 +103,7 @@ class Supervisor:
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
         who = self.identity
+        over = self.closed.is_set()  # the answer to `close` says how it stands afterwards
         return SessionFacts(
             name=who.name,
             id=who.id,
@@ -110,9 +111,9 @@ class Supervisor:
             agent_session_id=who.agent_session_id,
             file=who.agent_file,
             cwd=who.cwd,
-            alive=True,
-            responding=True,
-            pid=self._pid,
+            alive=not over,
+            responding=not over,
+            pid=None if over else self._pid,
             clients=self.bus.followers,
             problem=problem,
         )
@@ -319,8 +320,8 @@ class Supervisor:
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
         self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
+        self.closed.set()
         async with self.changed:
             self.changed.notify_all()
         self.bus.show_status(self.status())
         self.bus.end(reason)
-        self.closed.set()
