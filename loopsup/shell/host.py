@@ -148,13 +148,18 @@ class AgentHost:
 
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
+        if not self._forward():
+            self._desk.ready()
+
+    def _forward(self) -> bool:
+        """Send the next user message on its way, if it can go now; else see to it that it can soon."""
         if self.run is None and self._messages and not self._closing:
             if not self.slot.up:
                 self.want()
             elif self._messages[0].not_before <= self._clock.now().mono:
                 self._spawn(self._deliver(self._messages[0]))
-                return
-        self._desk.ready()
+                return True
+        return False
 
     async def _deliver(self, message: Message) -> None:
         if self.run is not None or not self._messages or self._messages[0] is not message:
@@ -232,8 +237,7 @@ class AgentHost:
             self._spawn(self._deny(question.id))
         run = self.run
         if run is None:
-            if self._messages:
-                self.pump()
+            self._forward()  # and no news of it: that would bring the next tick at once, for ever
         elif _reached(abort_due(run.abort_asked), now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))

@@ -270,6 +270,7 @@ class Supervisor:
 
     async def _sleep(self, now: Moment) -> None:
         if self._wake.is_set():
+            await asyncio.sleep(0)  # everybody else gets a turn, whatever sets it
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
