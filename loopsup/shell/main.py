@@ -38,6 +38,8 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import Launch, Response
 
+MEND_RETRY_MS = 10_000  # a socket that cannot be made again is tried this often, not at every turn
+
 
 def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
@@ -205,17 +207,23 @@ class _Maintenance:
         self._server = server
         self._supervisor = supervisor
         self._mending = False
+        self._told = ""
+        self._not_before = 0
 
     def __call__(self) -> None:
-        if self._server.vanished and not self._mending:
+        now = self._supervisor.clock.now().mono
+        if not self._mending and now >= self._not_before and self._server.vanished:
             self._mending = True
+            self._not_before = now + MEND_RETRY_MS
             self._supervisor.spawn(self._mend())
 
     async def _mend(self) -> None:
         try:
             await self._server.restart()
+            if self._supervisor.note == self._told:
+                self._supervisor.note = None
         except LoopsupError as error:
-            self._supervisor.note = error.message
+            self._told = self._supervisor.note = error.message
         finally:
             self._mending = False
 

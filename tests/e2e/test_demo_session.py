@@ -220,3 +220,20 @@ def test_files_are_private(world: World) -> None:
     world.start([decide(ON)], *QUICK)
     for path in [world.home, *world.home.rglob("*")]:
         assert path.lstat().st_mode & 0o077 == 0, path
+
+
+def test_what_lies_in_the_way_of_a_socket_is_told_and_not_removed(world: World) -> None:
+    world.start([decide(ON), decide(DONE)])
+    world.until(state="waiting")
+    world.ok("close")
+    world.wait_for(lambda: not world.processes(), "the end of the supervisor")
+    path = world.socket()
+    path.mkdir()
+    before = world.journal()
+    refused = world.json("resume", code=1)
+    assert "move it away" in refused["error"]["message"]
+    assert path.is_dir()
+    assert world.journal() == before
+    assert world.processes() == []
+    path.rmdir()
+    assert world.json("resume")["loop"]["state"] == "waiting"
