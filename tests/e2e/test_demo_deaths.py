@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 
 import pytest
 
@@ -169,3 +170,23 @@ def test_a_missing_or_broken_agent_leaves_nothing(world: World) -> None:
     left = [name for name in os.listdir(world.home / "sessions") if name != ".lock"]
     assert left == []
     assert os.listdir(world.home / "run") == []
+
+
+def test_a_supervisor_that_does_not_answer(world: World) -> None:
+    world.start([decide(ON)])
+    world.until(state="waiting")
+    pid = world.supervisor()
+    records = world.journal()
+    world.kill(pid, signal.SIGSTOP)
+    try:
+        found = world.run("status", "--json")
+        assert found.code == 5
+        assert found.obj["session"]["supervisor"] == {"alive": True, "responding": False, "pid": pid}
+        assert found.obj["loop"]["state"] == "waiting"
+        for verb in ("pause", "stop", "resume", "attach"):
+            assert world.json(verb, code=5)["error"]["kind"] == "supervisor_gone", verb
+        assert world.run("ls").code == 0
+    finally:
+        world.kill(pid, signal.SIGCONT)
+    assert world.json("status")["loop"]["state"] == "waiting"
+    assert world.journal() == records

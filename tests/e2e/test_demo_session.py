@@ -238,3 +238,20 @@ def test_what_lies_in_the_way_of_a_socket_is_told_and_not_removed(world: World) 
     assert world.processes() == []
     path.rmdir()
     assert world.json("resume")["loop"]["state"] == "waiting"
+
+
+def test_a_closed_session_that_has_ended_is_not_picked_by_itself(world: World) -> None:
+    world.start([decide(DONE)])
+    assert world.run("wait").code == 0
+    world.ok("close")
+    script = world.script([decide(DONE)])
+    argv = ("--detach", "--every", "1h", "--agent", "demo", "again", "--", "--script", str(script))
+    told = world.run("start", "--json", *argv)
+    assert (told.code, told.obj["session"]["name"]) == (0, "project-2")
+    assert "loopsup start --session project" in told.err
+    world.ok("close", "--session", "project-2")
+    old = world.json("start", "--session", "project", "--detach", "--every", "1h", "in the old one")
+    assert old["session"]["agentSessionId"] != told.obj["session"]["agentSessionId"]
+    assert world.run("wait").code == 0
+    ids = {event["data"]["agentSessionId"] for event in world.events("session.start", "session.resume")}
+    assert ids == {old["session"]["agentSessionId"]}
