@@ -177,15 +177,17 @@ def test_a_full_disk_changes_nothing_and_is_told_until_it_is_over(world: World, 
 def test_a_full_disk_in_an_iteration_does_not_accept_the_decision(world: World, small_disk: Path) -> None:
     long = {**DONE, "evidence": "run 42 passed; " * 600}
     tries = {"do": "calls", "turns": [[{"args": long}], [{"args": long}]], "wait_for": world.gate("go")}
-    world.start([tries, decide(DONE)])
+    world.start([tries, decide(DONE, wait_for=world.gate("space"))])
     world.until_event("assistant.turn_start")
     filler = filled(small_disk)
     world.open("go")
-    world.wait_for(lambda: world.peek()["session"]["problem"], "the problem")
-    found = world.peek()["loop"]
+    found = world.wait_for(lambda: world.peek()["loop"]["llmCalls"] >= 3 and world.peek()["loop"], "both calls")
     assert (found["state"], found["lastDecision"]) == ("running", None)
+    assert "the disk is full" in world.log()
     filler.unlink()
+    world.open("space")
     world.until(state="completed", timeout=90)  # tried again every 30 s, then the reminder is answered
+    assert world.peek()["loop"]["protocolRetryCount"] == 1
     assert world.peek()["session"]["problem"] is None
 
 
