@@ -15,7 +15,7 @@ from typing import Any
 
 from loopsup.clock import Clock
 from loopsup.core import reaper
-from loopsup.core.effects import Effect, Reply
+from loopsup.core.effects import Reply
 from loopsup.core.events import (
     AgentLost,
     AgentStartFailed,
@@ -124,32 +124,29 @@ class Supervisor:
     def open(self, keeper: Keeper, turns: int) -> None:
         """Take over the journal (L-102, D-44)."""
         self.keeper = keeper
-        self._perform(keeper.fact(Opened(turns=turns)))
+        keeper.fact(Opened(turns=turns))
 
     def command(self, event: Event) -> Reply:
         """A person's command. StorageError: it could not be journaled and nothing changed."""
         assert self.keeper is not None
-        outcome = self.keeper.apply(event)
-        self._perform(outcome.effects)
+        reply = self.keeper.apply(event)
         self.touch()
-        return outcome.reply or Reply(True)
+        return reply
 
     def fact(self, event: Event) -> None:
         if self.keeper is not None:
-            self._perform(self.keeper.fact(event))
+            self.keeper.fact(event)
             self.touch()
 
-    def _perform(self, effects: tuple[Effect, ...]) -> None:
-        for effect in effects:
-            self.performer.perform(effect)
-
     def on_change(self, change: Change) -> None:
-        """After each journaled step: say what changed, mark the branch, tell the followers."""
+        """After each journaled step: say what changed, mark the branch, do what it asks for, show the status."""
         data = transition_data(change.before, change.after, change.event)
         if data is not None:
             self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
+        for effect in change.effects:
+            self.performer.perform(effect)
         self.bus.show_status(self.status())
 
     def _mark(self, marker: Marker) -> None:
@@ -253,6 +250,14 @@ class Supervisor:
             self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
         self.touch()
 
+    async def _end_tasks(self) -> None:
+        """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
     async def run(self) -> str:
         """Until the session is to be closed; returns why. `close` is the caller's next step."""
         while not self.closing:
@@ -270,7 +275,7 @@ class Supervisor:
 
     async def _sleep(self, now: Moment) -> None:
         if self._wake.is_set():
-            await asyncio.sleep(0)  # everybody else gets a turn, whatever sets it
+            await asyncio.sleep(0)  # whoever touched it may have to go on before there is anything to see
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
@@ -287,8 +292,8 @@ class Supervisor:
 
     def _tick(self, now: Moment) -> None:
         if self.keeper is not None:
-            self._perform(self.keeper.retry(now))
-            self._perform(self.keeper.fact(Ticked(idle=self.host.idle)))
+            self.keeper.retry(now)
+            self.keeper.fact(Ticked(idle=self.host.idle))
             if wants_agent(self.loop, now):
                 self.host.want()
         self.host.tick(now)
@@ -312,9 +317,10 @@ class Supervisor:
         if self.keeper is not None:
             run = self.host.run
             turns = run.turns if run is not None and run.stamp is not None else 0
-            self._perform(self.keeper.fact(Close(turns)))
+            self.keeper.fact(Close(turns))
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
+        await self._end_tasks()
         self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
         self.closed.set()
         async with self.changed:
