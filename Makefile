@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { echo "$$p"; exit; }; done; echo python3)
 SCRIPTS := hooks/append-log hooks/notify-desktop
 
-.PHONY: help demo test fast lint types toolchain docs clean
+.PHONY: help demo test fast lint types toolchain bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -e 's/:.*## /\t/' | while IFS='	' read -r name text; do \
@@ -38,6 +38,9 @@ types: $(VENV)/.dev ## static types (mypy, strict)
 
 toolchain: $(VENV)/.dev ## node and the pinned Pi CLI, once, into a cache outside the tree
 	@$(BIN)/python -m tests.support.toolchain
+
+bench: $(VENV)/.installed ## what loopsup costs on this machine
+	$(BIN)/python benchmarks/bench.py
 
 docs: $(VENV)/.dev ## write again the documentation that is generated from the source
 	$(BIN)/python -m tests.support.make_docs

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from loopsup.core.model import Moment
+if TYPE_CHECKING:
+    from loopsup.core.model import Moment
 
 
 class Clock(Protocol):
@@ -21,4 +22,16 @@ class SystemClock:
     """
 
     def now(self) -> Moment:
-        return Moment(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+        from loopsup.core.model import Moment  # not needed by those who only want one of the two below
+
+        return Moment(wall_ms(), mono_ms())
+
+
+def wall_ms() -> int:
+    """The wall clock: milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def mono_ms() -> int:
+    """The monotonic clock, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000

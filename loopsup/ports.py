@@ -160,11 +160,13 @@ class Marker:
 class AgentStarted:
     """The agent is up and ready for a prompt. `file`: its session file or directory, None if it has none.
 
-    `marker`: the newest marker on the present branch (capability `branches`).
+    `marker`: the newest marker on the present branch, `newest`: the newest one on any (capability `branches`).
+    They differ where a person moved in the tree while no supervisor was there.
     """
 
     conversation: Conversation
     marker: Marker | None = None
+    newest: Marker | None = None
 
 
 @dataclass(frozen=True, slots=True)

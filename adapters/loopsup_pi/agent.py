@@ -69,7 +69,7 @@ class PiAgent:
         self._inbox = Inbox(self._deliver)
         self._translator = Translator()
         self._link = Link(launch.run_dir, self._heard, launch.log)
-        self._hello: asyncio.Future[Marker | None] = asyncio.get_running_loop().create_future()
+        self._hello: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._conversation: Conversation | None = None
         self._started = self._closing = False
         self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
@@ -98,14 +98,14 @@ class PiAgent:
             await self._spawn(path)
         except OSError as error:
             raise AgentUnableError(f"pi could not be started ({path}): {error.strerror or error}") from error
-        response, marker = await self._ready()
+        response, hello = await self._ready()
         state = response.get("data") or {}
         file = state.get("sessionFile")
         self._conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
         self._started = True
-        return AgentStarted(self._conversation, marker)
+        return AgentStarted(self._conversation, _marker(hello.get("marker")), _marker(hello.get("newest")))
 
-    async def _ready(self) -> tuple[Record, Marker | None]:
+    async def _ready(self) -> tuple[Record, Record]:
         """Until Pi answers and its extension has said hello, whichever comes last."""
         assert self._watch is not None
         state = asyncio.ensure_future(self._rpc.ask({"type": "get_state"}, None))
@@ -330,7 +330,7 @@ class PiAgent:
     def _on_hello(self, record: Record) -> None:
         if not self._hello.done():
             if record.get("tool") is True:
-                self._hello.set_result(_marker(record.get("marker")))
+                self._hello.set_result(record)
             else:
                 words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
                 self._hello.set_exception(AgentUnableError(words))

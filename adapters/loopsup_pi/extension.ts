@@ -95,9 +95,9 @@ function guarded<A extends unknown[]>(callback: (...args: A) => void): (...args:
   };
 }
 
-// The newest marker on the branch that leads to the present leaf.
-function marker(ctx: ExtensionContext): Json | null {
-  for (const entry of [...ctx.sessionManager.getBranch()].reverse() as Json[])
+// The newest marker among `entries` (oldest first), or null.
+function marker(entries: readonly unknown[]): Json | null {
+  for (const entry of [...entries].reverse() as Json[])
     if (entry.type === "custom" && entry.customType === MARKER && entry.data?.v === 1)
       return { loopId: entry.data.loopId, seq: entry.data.seq };
   return null;
@@ -116,7 +116,8 @@ export default function (pi: ExtensionAPI) {
       sessionId: ctx.sessionManager.getSessionId(),
       file: ctx.sessionManager.getSessionFile() ?? null,
       cwd: ctx.cwd,
-      marker: marker(ctx),
+      marker: marker(ctx.sessionManager.getBranch()),
+      newest: marker(ctx.sessionManager.getEntries()),
       tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
@@ -137,7 +138,7 @@ export default function (pi: ExtensionAPI) {
   // Before the conversation branches the loop must be paused; if nobody answers, the user goes first.
   pi.on("session_before_fork", async () => void (await link.ask({ type: "forking", what: "fork" })));
   pi.on("session_before_tree", async () => void (await link.ask({ type: "forking", what: "tree" })));
-  pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx) }));
+  pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx.sessionManager.getBranch()) }));
 
   // One mark for each real request to the model: Pi also starts a turn after an abort, without any.
   pi.on("before_provider_request", (_event, ctx) => {

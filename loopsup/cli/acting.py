@@ -13,6 +13,7 @@ from loopsup import client
 from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
+from loopsup.clock import mono_ms
 from loopsup.errors import EXIT_DONE, SupervisorGoneError
 from loopsup.store.lock import LockHeldError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
@@ -47,17 +48,14 @@ def ask(session: Session, request: Request, timeout_s: float | None = None) -> R
 
     `timeout_s`: how long the answer may take, None for what the verb may take by itself.
     """
-    from loopsup.clock import SystemClock
-
-    clock = SystemClock()
-    give_up = clock.now().mono + int(ANSWER_TIMEOUT_S * 1000)
+    give_up = mono_ms() + int(ANSWER_TIMEOUT_S * 1000)
     while session.alive():
         try:
             return client.request(session.refreshed().socket, request, timeout_s)
         except client.UnreachableError as error:
             if not session.alive():
                 return None
-            if clock.now().mono >= give_up:
+            if mono_ms() >= give_up:
                 raise not_answering(session) from error
             _pause(RETRY_S)
     return None

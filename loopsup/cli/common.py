@@ -92,4 +92,4 @@ def show_result(message: str, status: Mapping[str, Any], warnings: Iterable[str]
     if as_json:
         out_json(status)
     elif message:
-        out(render.safe(message))
+        out(render.safe(message, multiline=True))

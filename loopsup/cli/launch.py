@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import loopsup
-from loopsup.clock import SystemClock
+from loopsup.clock import mono_ms
 from loopsup.errors import SupervisorGoneError
 from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_response, encode_launch
 
@@ -44,9 +44,8 @@ class Starting:
 
     def until_owned(self, owned: Callable[[], bool], timeout_s: float = OWNED_TIMEOUT_S) -> None:
         """Return when it holds its session's lock, or has answered or ended, or time is up."""
-        clock = SystemClock()
-        give_up = clock.now().mono + int(timeout_s * 1000)
-        while not owned() and clock.now().mono < give_up:
+        give_up = mono_ms() + int(timeout_s * 1000)
+        while not owned() and mono_ms() < give_up:
             if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
                 return
 
@@ -156,11 +155,10 @@ def _open_log(path: Path) -> int:
 
 def _read_line(reading: int, timeout_s: float) -> bytes | None:
     """The line; empty if the other end closed without one; None if time ran out."""
-    clock = SystemClock()
-    deadline = clock.now().mono + int(timeout_s * 1000)
+    deadline = mono_ms() + int(timeout_s * 1000)
     data = bytearray()
     while not data.endswith(b"\n"):
-        left = deadline - clock.now().mono
+        left = deadline - mono_ms()
         if left <= 0 or not select.select([reading], [], [], left / 1000)[0]:
             return None
         chunk = os.read(reading, CHUNK)

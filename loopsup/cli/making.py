@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loopsup.cli.places import Order, Place
 from loopsup.cli.selection import Session, named
-from loopsup.clock import SystemClock
+from loopsup.clock import wall_ms
 from loopsup.errors import LoopsupError
 from loopsup.store import folders, sessions
 from loopsup.store.config import Config
@@ -29,7 +29,7 @@ def make(place: Place, order: Order, config: Config) -> Place:
         agent=place.adapter.name,
         cwd=os.fspath(order.cwd),
         socket=os.fspath(home.new_socket()),
-        created=SystemClock().now().wall,
+        created=wall_ms(),
         command=config.agent(place.adapter.name).command,
         args=order.agent_args,
         allow_all=order.allow_all,

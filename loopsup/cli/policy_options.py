@@ -13,15 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from loopsup.core import durations
-from loopsup.core.model import (
-    DEFAULT_FOR_MS,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_ITERATIONS,
-    DEFAULT_MIN_DELAY_MS,
-    Auto,
-    Fixed,
-    Policy,
-)
+from loopsup.core.limits import DEFAULT_FOR_MS, DEFAULT_MAX_DELAY_MS, DEFAULT_MAX_ITERATIONS, DEFAULT_MIN_DELAY_MS
+from loopsup.core.model import Auto, Fixed, Policy
 from loopsup.errors import UsageError
 
 MAX_SHOWN = 32  # characters of a wrong value that are repeated in the message

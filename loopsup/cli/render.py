@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TextIO
 
-from loopsup.clock import SystemClock
+from loopsup.clock import wall_ms
 from loopsup.core.durations import show as show_duration
-from loopsup.core.model import DAY, MINUTE, SECOND
+from loopsup.core.limits import DAY, MINUTE, SECOND
 from loopsup.wire.times import parse_instant
 
 INDENT = "  "
@@ -142,7 +142,7 @@ def local_time(at: str | int, now_ms: int, zone: tzinfo | None = None) -> str:
 
 def now_ms() -> int:
     """The wall clock, for "in how long"."""
-    return SystemClock().now().wall
+    return wall_ms()
 
 
 def status_text(

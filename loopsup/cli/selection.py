@@ -9,13 +9,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loopsup.core.model import Loop, Paused
 from loopsup.errors import NotFoundError, StorageError
 from loopsup.store import home, lock, sessions
 from loopsup.store.identity import Identity
-from loopsup.store.journal import read_tail
 from loopsup.store.sessions import Entry
+
+if TYPE_CHECKING:
+    from loopsup.core.model import Loop
 
 VARIABLE = "LOOPSUP_SESSION"
 
@@ -44,6 +46,8 @@ class Session:
 
     def loop(self) -> Loop | None:
         """The loop's state in the journal."""
+        from loopsup.store.journal import read_tail
+
         return read_tail(self.folder).loop
 
     def refreshed(self) -> Session:
@@ -113,5 +117,6 @@ def listed(found: Iterable[Session]) -> str:
 
 def described(loop: Loop) -> str:
     """A loop in a few words, for a refusal."""
-    state = f"paused, {loop.phase.reason.value}" if isinstance(loop.phase, Paused) else loop.state.value
+    reason = getattr(loop.phase, "reason", None)
+    state = loop.state.value if reason is None else f"paused, {reason.value}"
     return f"{state}, {loop.iteration_count}/{loop.policy.max_iterations}"

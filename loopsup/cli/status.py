@@ -6,7 +6,6 @@ waiting, queued or running; with one that holds the lock and does not answer the
 
 from __future__ import annotations
 
-from loopsup import offline
 from loopsup.cli import acting, selection
 from loopsup.cli.common import JsonOption, SessionOption, note, show_status
 from loopsup.errors import EXIT_DONE, SupervisorGoneError
@@ -19,6 +18,8 @@ def status(session: SessionOption = None, as_json: JsonOption = False) -> int:
     try:
         response = acting.ask(found, Request("status"))
     except SupervisorGoneError as error:
+        from loopsup import offline
+
         found = found.refreshed()
         alive = found.alive()
         show_status(offline.status(found, alive=alive), as_json=as_json)
@@ -27,5 +28,9 @@ def status(session: SessionOption = None, as_json: JsonOption = False) -> int:
         note(error.message)
         return error.exit
     told = None if response is None else response.status
-    show_status(offline.status(found.refreshed()) if told is None else told, as_json=as_json)
+    if told is None:
+        from loopsup import offline
+
+        told = offline.status(found.refreshed())
+    show_status(told, as_json=as_json)
     return EXIT_DONE

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopsup.cli.render import columns, local_time, one_line, pad, safe, span, wait_span
 from loopsup.core.durations import show as show_duration
-from loopsup.core.model import PROTOCOL_RETRY_CEILING
+from loopsup.core.limits import PROTOCOL_RETRY_CEILING
 from loopsup.wire.times import parse_instant
 
 LABEL = 11  # columns of the left-hand words

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 
 MAX_MS = 366 * DAY  # a leap year: longer loops are a mistake in the unit, and far from any overflow
 MAX_TEXT = 32  # digits beyond this cannot be within MAX_MS; keeps int() cheap

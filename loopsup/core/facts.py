@@ -18,9 +18,8 @@ from loopsup.core.events import (
     IterationSettled,
     Ticked,
 )
+from loopsup.core.limits import BUSY_RECHECK_MS, PROTOCOL_RETRY_CEILING
 from loopsup.core.model import (
-    BUSY_RECHECK_MS,
-    PROTOCOL_RETRY_CEILING,
     AbortReason,
     Decision,
     Delivery,

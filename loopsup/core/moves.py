@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from loopsup.core import attention
 from loopsup.core.effects import Announce, HandOver, Reply, Step
+from loopsup.core.limits import RETRY_DELAYS_MS
 from loopsup.core.model import (
-    RETRY_DELAYS_MS,
     Attention,
     AttentionStatus,
     Auto,

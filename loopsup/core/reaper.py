@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from loopsup.core.model import SECOND, Loop, Queued, Running, Waiting
+from loopsup.core.limits import SECOND
+from loopsup.core.model import Loop, Queued, Running, Waiting
 
 VACANT_GRACE_MS = 20 * SECOND  # a client that reconnects finds its session still there
 

@@ -5,7 +5,7 @@ All instants are monotonic milliseconds; None means: nothing to watch for.
 
 from __future__ import annotations
 
-from loopsup.core.model import MINUTE, SECOND
+from loopsup.core.limits import MINUTE, SECOND
 
 DEFAULT_SILENCE_MS = 15 * MINUTE  # longer than any provider lets a stream hang; `[agent] silence_timeout`
 LINGER_MS = 30 * SECOND  # an agent without a terminal tool may say goodbye after its decision for this long

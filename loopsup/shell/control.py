@@ -49,13 +49,13 @@ class ControlServer:
         """StorageError if the socket cannot be made."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
-        old = os.umask(0o177)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._server = await asyncio.start_unix_server(self._connected, path=str(self._path))
+            _bind_private(listening, self._path)
+            self._server = await asyncio.start_unix_server(self._connected, sock=listening)
         except OSError as error:
+            listening.close()
             raise StorageError(f"the control socket {self._path} cannot be made: {error.strerror}") from error
-        finally:
-            os.umask(old)
 
     @property
     def vanished(self) -> bool:
@@ -156,6 +156,15 @@ async def _gone(reader: asyncio.StreamReader) -> None:
     with contextlib.suppress(ConnectionError):
         while await reader.read(READ_CHUNK):
             pass
+
+
+def _bind_private(listening: socket.socket, path: Path) -> None:
+    """0600 from its first instant. Without an await in between: the mask is the whole process's."""
+    old = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(old)
 
 
 def _peer(connected: socket.socket) -> tuple[int, int] | None:

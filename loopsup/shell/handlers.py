@@ -135,12 +135,12 @@ class Handlers:
         if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
             raise UsageError(f"the message is longer than {MAX_TEXT} bytes")
         wait = args.get("wait") is True
-        waiter = asyncio.get_running_loop().create_future() if wait else None
+        waiter: asyncio.Future[str] | None = asyncio.get_running_loop().create_future() if wait else None
         self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter))
         self._supervisor.touch()
-        if waiter is not None:
-            await waiter
-        return "the message is handed over" if wait else "the message is on its way", ()
+        if waiter is None:
+            return "the message is on its way", ()
+        return await waiter or "the agent has settled without saying anything", ()
 
     async def _answer(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         allow, which = args.get("allow"), args.get("id")

@@ -120,7 +120,7 @@ class AgentHost:
             self._starting = None
             self.pump()
 
-    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[None] | None = None) -> Handover:
+    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[str] | None = None) -> Handover:
         """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
         if not self.slot.up:
             return Refused("the agent is not there")
@@ -212,7 +212,9 @@ class AgentHost:
         run = self.run
         found = [self._questions.due()]
         if run is not None and self.slot.up:
-            found += [self._silence(), abort_due(run.abort_asked), self._linger(run)]
+            found.append(abort_due(run.abort_asked))
+            if run.aborted is None:
+                found += [self._silence(), self._linger(run)]
         if self._messages and run is None and self.slot.up:
             found.append(self._messages[0].not_before)
         return min((at for at in found if at is not None), default=None)
@@ -241,9 +243,8 @@ class AgentHost:
             run.aborted = AbortReason.DECISION
             self._spawn(self._cut(run, AbortReason.DECISION))
         elif _reached(self._silence(), now):
-            self._desk.publish(
-                words.LOOP_NOTICE, {"message": "the agent has been silent for too long; it is aborted"}
-            )
+            told = "the agent has been silent for too long; its response is aborted"
+            self._desk.publish(words.LOOP_NOTICE, {"message": told})
             run.aborted = AbortReason.WATCHDOG
             self._spawn(self._cut(run, AbortReason.WATCHDOG))
 
@@ -355,6 +356,7 @@ class AgentHost:
     def _fail_messages(self, error: LoopsupError) -> None:
         while self._messages:
             fail(self._messages.popleft().waiter, error)
+            self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was not delivered: {error.message}"})
 
 
 def _reached(at: int | None, now: Moment) -> bool:

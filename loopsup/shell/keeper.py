@@ -66,14 +66,15 @@ class Keeper:
 
     def fact(self, event: Event) -> tuple[Effect, ...]:
         """A fact that must not be lost: if it cannot be written now, it waits for `retry`."""
-        if self._pending:
-            if not isinstance(event, Ticked):
+        timely = isinstance(event, Ticked)  # comes again by itself
+        if self._pending or (timely and self._retry_at is not None):
+            if not timely:
                 self._pending.append(event)
             return ()
         try:
             return self._apply(event, self._clock.now()).effects
         except StorageError:
-            if not isinstance(event, Ticked):
+            if not timely:
                 self._pending.append(event)
             return ()
 

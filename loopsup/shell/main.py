@@ -14,11 +14,12 @@ import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from loopsup import registry
+from loopsup import __version__, registry
 from loopsup.clock import SystemClock
 from loopsup.core.model import Loop, Paused
-from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError
+from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
 from loopsup.shell.control import AGENT_MARK, ControlServer
@@ -73,12 +74,13 @@ class _Session:
         self._clock = SystemClock()
 
     async def serve(self) -> int:
+        self._log.write(f"loopsup {__version__}, process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
         try:
             if new:
-                self._place(await supervisor.host.start(), supervisor)
+                self._place(await _bring_up(supervisor), supervisor)
             self._open_files(supervisor)
             server = ControlServer(
                 Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid
@@ -178,6 +180,22 @@ class _Session:
     def _forget(self, new: bool) -> None:
         if new:
             remove(self._home, self._identity.name, self.lock)
+
+
+async def _bring_up(supervisor: Supervisor) -> AgentStarted:
+    """The agent of a new session; given up at once when the session is asked to close (Ctrl-C of `start`)."""
+    starting = asyncio.ensure_future(supervisor.host.start())
+    asked = asyncio.ensure_future(supervisor.asked_to_close.wait())
+    waiting: list[asyncio.Future[Any]] = [starting, asked]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+            raise SupervisorGoneError("the start was given up before the agent was ready")
+        return starting.result()
+    finally:
+        asked.cancel()
 
 
 class _Maintenance:

@@ -102,7 +102,7 @@ class Performer:
         if record is not None:
             supervisor.moved_to(record.loop)
         else:
-            told = f"the journal has no record {marker.seq}, which this branch of the conversation is marked with"
+            told = f"this branch is marked with state {marker.seq} of a loop that is not in this session's journal"
             supervisor.publish(words.LOOP_NOTICE, {"message": told})
 
     async def drain(self) -> None:

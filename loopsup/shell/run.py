@@ -14,7 +14,10 @@ from loopsup.wire import events as words
 
 @dataclass(slots=True)
 class Run:
-    """One prompt (or self-started run) from its hand-over to settlement."""
+    """One prompt (or self-started run) from its hand-over to settlement.
+
+    `answer`: the last thing the agent said in it; `waiter` gets that when it has settled.
+    """
 
     stamp: Stamp | None = None
     turns: int = 0
@@ -24,7 +27,8 @@ class Run:
     abort_asked: int | None = None
     decided: int | None = None
     unsaid: Mapping[str, Any] | None = None
-    waiter: asyncio.Future[None] | None = None
+    answer: str = ""
+    waiter: asyncio.Future[str] | None = None
 
     @property
     def iteration(self) -> int | None:
@@ -37,7 +41,7 @@ class Message:
 
     text: str
     id: str
-    waiter: asyncio.Future[None] | None = None
+    waiter: asyncio.Future[str] | None = None
     not_before: int = 0
 
 
@@ -48,6 +52,8 @@ def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
     elif kind == words.TURN_END:
         run.open_turn = None
         run.error = str(data.get("error", {}).get("message", "")) if data.get("stopReason") == "error" else None
+    elif kind == words.ASSISTANT_MESSAGE:
+        run.answer = str(data.get("text", "")) or run.answer
     elif kind == words.SESSION_ERROR:
         run.error = str(data.get("message", ""))
 
@@ -60,9 +66,9 @@ def resolve(run: Run) -> None:
     elif run.aborted is not None:
         run.waiter.set_exception(LoopsupError(f"the response was aborted ({run.aborted})"))
     else:
-        run.waiter.set_result(None)
+        run.waiter.set_result(run.answer)
 
 
-def fail(waiter: asyncio.Future[None] | None, error: LoopsupError) -> None:
+def fail(waiter: asyncio.Future[str] | None, error: LoopsupError) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_exception(error)

@@ -15,7 +15,7 @@ from loopsup.errors import AgentUnableError, LoopsupError
 from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
 from loopsup.shell.link import AgentLink
 
-START_TIMEOUT_S = 120.0  # a CLI that unpacks itself at its first start takes a quarter of a minute
+START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
 PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
 CALL_TIMEOUT_S = 5.0  # abort, answer, mark: one line written to the agent
 

@@ -71,6 +71,7 @@ class Supervisor:
         self.log = log
         self.permissions = permissions
         self.changed = asyncio.Condition()
+        self.asked_to_close = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
@@ -174,6 +175,7 @@ class Supervisor:
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
         elif run.aborted is not None:  # it was to be aborted and had to be ended for it
@@ -182,17 +184,22 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))
 
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
+        self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
             data["file"] = str(conversation.file)
         self.publish(kind, {**data, "cwd": str(conversation.cwd)})
-        if self.keeper is not None and self.loop is not None:
+        moved = started.marker != started.newest
+        if self.keeper is not None and (moved or (self.loop is None and started.marker is not None)):
+            self.branch(started.marker)  # somebody moved in the tree while nobody was here
+        elif self.keeper is not None and self.loop is not None:
             self._mark(Marker(self.loop.id, self.keeper.seq))
 
     def decide(self, call: DecisionCall) -> Verdict:
@@ -233,6 +240,7 @@ class Supervisor:
         """End the session in good order; the first reason stands."""
         if self._close_reason is None:
             self._close_reason = reason
+        self.asked_to_close.set()
         self.touch()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -270,8 +278,9 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
 
     def _patience_s(self, now: Moment) -> float:
-        waits = [next_deadline(self.loop).wait_ms(now)]
-        monos = [self.host.due(), self.keeper.retry_at if self.keeper is not None else None]
+        retry_at = None if self.keeper is None else self.keeper.retry_at
+        waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
+        monos = [self.host.due(), retry_at]
         if self._vacant_since is not None:
             monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
         waits += [max(0, at - now.mono) for at in monos if at is not None]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup.core import durations
-from loopsup.core.model import MINUTE
+from loopsup.core.limits import MINUTE
 from loopsup.errors import ConfigError
 from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
@@ -57,7 +57,8 @@ class TtsrConfig:
 class ContinuityConfig:
     """`[continuity]`: recovery of interrupted responses. None: the default of the feature itself.
 
-    `max_resumes` is a number or "unlimited"; `stream_delay_ms` milliseconds; `guidance` text for the model.
+    `max_resumes` is a number or "unlimited"; `stream_delay_ms` milliseconds; `guidance`: which words of a
+    provider about its limits are understood, "seed" or "extended".
     """
 
     enabled: bool | None = None
@@ -226,7 +227,7 @@ SETTINGS: Mapping[str, Mapping[str, Check]] = {
         "max_resumes": _count_or_unlimited,
         "stream_retries": _count,
         "stream_delay_ms": _count,
-        "guidance": _text,
+        "guidance": _one_of("seed", "extended"),
     },
     "reaper": {"orphan_grace_s": _count, "idle_ttl": _duration, "session_cap": _count},
 }

@@ -11,35 +11,59 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loopsup.core.model import Loop
 from loopsup.errors import LoopsupError, NotFoundError, StorageError, UsageError
 from loopsup.store.files import storage_error
 from loopsup.store.home import Home, check_private
 from loopsup.store.identity import Identity, load_identity
-from loopsup.store.journal import Tail, read_tail
 from loopsup.store.lock import Owner, creation_lock, probe
-from loopsup.wire.journal import Record
+
+if TYPE_CHECKING:
+    from loopsup.core.model import Loop
+    from loopsup.store.journal import Tail
 
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-_EMPTY = Tail(None, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One session as its files tell it. `folder` is resolved; `identity` None: unreadable, see `problem`.
 
-    `owner`: who holds the lock, None if nobody does. `problem` is one sentence, also for damaged journal lines.
+    `owner`: who holds the lock, None if nobody does. The journal is read when it is asked for, because a
+    session with a live supervisor answers for itself.
     """
 
     name: str
     folder: Path
     identity: Identity | None
-    tail: Tail
     owner: Owner | None
-    problem: str | None = None
+    unreadable: str | None = None
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The end of its journal; an empty one where it cannot be read (see `problem`)."""
+        return self._read[0]
+
+    @property
+    def problem(self) -> str | None:
+        """One sentence: why it cannot be read, or that journal lines are damaged."""
+        return self.unreadable or self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[Tail, str | None]:
+        from loopsup.store.journal import Tail, read_tail  # heavy, and often not needed
+
+        if self.unreadable is not None:
+            return Tail(None, 1), None
+        try:
+            tail = read_tail(self.folder)
+        except LoopsupError as error:
+            return Tail(None, 1), error.message
+        return tail, tail.problem()
 
     @property
     def loop(self) -> Loop | None:
@@ -53,8 +77,9 @@ class Entry:
     @property
     def last_at(self) -> int:
         """Wall ms of the last thing known to have happened."""
-        if isinstance(self.tail.last, Record):
-            return self.tail.last.at
+        at = getattr(self.tail.last, "at", None)
+        if isinstance(at, int):
+            return at
         return 0 if self.identity is None else self.identity.created
 
 
@@ -163,15 +188,13 @@ def _identities(home: Home) -> Iterator[tuple[str, Identity]]:
 def _entry(home: Home, name: str) -> Entry:
     path = home.sessions / name
     identity: Identity | None = None
-    tail, owner, problem = _EMPTY, None, None
+    owner, unreadable = None, None
     folder = path
     try:
         folder = Path(os.path.realpath(path))
         check_private(path)
         identity = load_identity(folder)
         owner = probe(folder)
-        tail = read_tail(folder)
-        problem = tail.problem()
     except LoopsupError as error:
-        problem = error.message
-    return Entry(name, folder, identity, tail, owner, problem)
+        unreadable = error.message
+    return Entry(name, folder, identity, owner, unreadable)

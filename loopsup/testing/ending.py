@@ -127,6 +127,7 @@ async def keeps_its_marker(harness: Harness) -> None:
             marker == Marker("00000000-0000-4000-8000-000000000001", 4),
             f"`AgentStarted.marker` must be the newest one on the present branch, not {marker}",
         )
+        require(again.started.newest == marker, "on the only branch `AgentStarted.newest` must be the same marker")
         await again.round("second")
     require(harness.heard() == ["first", "second"], f"the marker must not reach the model; it got {harness.heard()}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopsup.core.events import Opened, Ticked
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND, Moment
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.model import Moment
 from loopsup.core.step import advance
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, ms, omits, policy_of, says

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopsup.core.model import HOUR, MINUTE, Paused, PauseReason, State
+from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.model import Paused, PauseReason, State
 from loopsup.core.step import next_deadline
 from tests.support.scenario import Scenario
 from tests.support.script import Turn, View, policy_of, says

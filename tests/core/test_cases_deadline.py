@@ -6,7 +6,8 @@ import pytest
 
 from loopsup.core.effects import Reply
 from loopsup.core.events import Ticked
-from loopsup.core.model import DAY, HOUR, MINUTE, Attention, AttentionStatus, Moment
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Attention, AttentionStatus, Moment
 from loopsup.core.step import next_deadline
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, omits, policy_of, says

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loopsup.core.events import Close, Opened
-from loopsup.core.model import HOUR, MINUTE, TERMINAL, Moment, Paused, PauseReason, State
+from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.model import TERMINAL, Moment, Paused, PauseReason, State
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, omits, policy_of, says
 

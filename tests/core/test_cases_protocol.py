@@ -7,16 +7,8 @@ from collections import deque
 import pytest
 
 from loopsup.core.events import HandoverAccepted, HandoverRefused
-from loopsup.core.model import (
-    BUSY_RECHECK_MS,
-    MINUTE,
-    PROTOCOL_RETRY_CEILING,
-    RETRY_DELAYS_MS,
-    SECOND,
-    AbortReason,
-    Delivery,
-    PromptKind,
-)
+from loopsup.core.limits import BUSY_RECHECK_MS, MINUTE, PROTOCOL_RETRY_CEILING, RETRY_DELAYS_MS, SECOND
+from loopsup.core.model import AbortReason, Delivery, PromptKind
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, dies, omits, policy_of, refuses, says
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopsup.core.events import DecisionCalled, IterationSettled
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND, Decision, Stamp, Verb
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.model import Decision, Stamp, Verb
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, ms, omits, policy_of, says
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopsup.core.model import DAY, HOUR, MINUTE, Auto, Fixed, Loop, Policy
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Auto, Fixed, Loop, Policy
 from tests.support.scenario import Scenario
 from tests.support.script import T0, View, call, ms, policy_of, says
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopsup.core.model import DAY, HOUR, MINUTE, Auto, Fixed, Policy
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Auto, Fixed, Policy
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, omits, policy_of, says
 

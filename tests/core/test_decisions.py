@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopsup.core.decisions import Call, Fault, parse
-from loopsup.core.model import HOUR, MINUTE, Auto, Fixed, Rhythm, Verb
+from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.model import Auto, Fixed, Rhythm, Verb
 
 FIXED, AUTO = Fixed(10 * MINUTE), Auto()
 OK = {"summary": "s", "evidence": "e"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopsup.core.durations import MAX_MS, parse, show
-from loopsup.core.model import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 
 GOOD = {
     "1s": SECOND,

@@ -9,20 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopsup.core import envelope
-from loopsup.core.model import (
-    HOUR,
-    MINUTE,
-    Auto,
-    Decision,
-    Delivery,
-    Fixed,
-    Flight,
-    Loop,
-    PromptKind,
-    Rhythm,
-    Running,
-    Verb,
-)
+from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.model import Auto, Decision, Delivery, Fixed, Flight, Loop, PromptKind, Rhythm, Running, Verb
 from tests.support.script import T0, policy_of
 
 TEN_MINUTES = Fixed(10 * MINUTE)

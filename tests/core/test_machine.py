@@ -15,17 +15,8 @@ from loopsup.core.events import (
     HandoverRefused,
     IterationSettled,
 )
-from loopsup.core.model import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    AbortReason,
-    Loop,
-    Moment,
-    Stamp,
-    State,
-)
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.model import AbortReason, Loop, Moment, Stamp, State
 from loopsup.core.step import advance, step
 from tests.support.invariants import Invariants, signature
 from tests.support.scenario import Scenario

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from loopsup.core.model import DAY, HOUR, MINUTE, Policy
+from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.model import Policy
 from loopsup.core.policy import check
 from tests.support.script import ms, policy_of
 

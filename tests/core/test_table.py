@@ -32,10 +32,8 @@ from loopsup.core.events import (
     Ticked,
     Update,
 )
+from loopsup.core.limits import DAY, HOUR, MINUTE
 from loopsup.core.model import (
-    DAY,
-    HOUR,
-    MINUTE,
     TERMINAL,
     AbortReason,
     Auto,

@@ -49,7 +49,7 @@ enabled = true
 max_resumes = "unlimited"
 stream_retries = 4
 stream_delay_ms = 250
-guidance = "go on"
+guidance = "extended"
 [reaper]
 orphan_grace_s = 60
 idle_ttl = "1h"

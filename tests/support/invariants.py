@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from loopsup.core.effects import Announce, Effect, HandOver
 from loopsup.core.events import Event
-from loopsup.core.model import (
-    PROTOCOL_RETRY_CEILING,
-    AttentionStatus,
-    Loop,
-    Moment,
-    Paused,
-    PromptKind,
-    State,
-    Waiting,
-)
+from loopsup.core.limits import PROTOCOL_RETRY_CEILING
+from loopsup.core.model import AttentionStatus, Loop, Moment, Paused, PromptKind, State, Waiting
 from loopsup.core.step import next_deadline, step
 from loopsup.core.table import TABLE
 

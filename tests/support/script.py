@@ -10,21 +10,8 @@ from datetime import UTC, datetime
 
 from loopsup.core import durations
 from loopsup.core.events import Event
-from loopsup.core.model import (
-    DEFAULT_FOR_MS,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_ITERATIONS,
-    DEFAULT_MIN_DELAY_MS,
-    AbortReason,
-    Auto,
-    Fixed,
-    Loop,
-    Moment,
-    Policy,
-    PromptKind,
-    Rhythm,
-    Stamp,
-)
+from loopsup.core.limits import DEFAULT_FOR_MS, DEFAULT_MAX_DELAY_MS, DEFAULT_MAX_ITERATIONS, DEFAULT_MIN_DELAY_MS
+from loopsup.core.model import AbortReason, Auto, Fixed, Loop, Moment, Policy, PromptKind, Rhythm, Stamp
 
 T0 = Moment(wall=int(datetime(2026, 10, 10, tzinfo=UTC).timestamp() * 1000), mono=5_000_000)
 

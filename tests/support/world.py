@@ -1,0 +1,298 @@
+"""A world of its own for an end-to-end test: state home, configuration, project directory, real processes.
+
+Rules. Nothing of the machine's own loopsup is seen. Whatever a test started is found again by the state home
+in its environment and ended by pid, also when the test failed. Nothing sleeps for its own sake: tests wait for
+a status, an event or a record, with a deadline that only a broken product reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+
+PATIENCE_S = 30.0  # nothing here takes longer on a loaded machine
+POLL_S = 0.05
+LOOPSUP = (sys.executable, "-P", "-m", "loopsup")
+QUICK = ("--every", "1s", "--min-delay", "1s")
+SLOW = ("--every", "1h")
+_OURS = ("LOOPSUP_", "PI_", "XDG_")
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def obj(self) -> Any:
+        """Its standard output as one JSON object."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Its standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class World:
+    """One test's machine. The session in `project` is called `project`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.project = root / "project"
+        self.config = root / "config" / "loopsup" / "config.toml"
+        self.project.mkdir()
+        self.config.parent.mkdir(parents=True)
+        (root / "user").mkdir()
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(_OURS)}
+        self.env = kept | {
+            "LOOPSUP_HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(root / "config"),
+            "HOME": str(root / "user"),
+            "NO_COLOR": "1",
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
+        }
+
+    # ---- commands ---------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *argv: str,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        text: str | None = None,
+        timeout: float = 60,
+        preexec: Callable[[], None] | None = None,
+    ) -> Ran:
+        """`loopsup argv…` to its end; `text` is its standard input."""
+        done = subprocess.run(
+            [*LOOPSUP, *argv],
+            cwd=cwd or self.project,
+            env={**self.env, **(env or {})},
+            input=(text or "").encode(),
+            capture_output=True,
+            timeout=timeout,
+            preexec_fn=preexec,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ok(self, *argv: str, **how: Any) -> Ran:
+        """The same, and it must have gone well."""
+        ran = self.run(*argv, **how)
+        assert ran.code == 0, f"loopsup {' '.join(argv)}: {ran}\n{self.log()}"
+        return ran
+
+    def json(self, verb: str, *argv: str, code: int = 0, **how: Any) -> Any:
+        """The one JSON object `loopsup VERB --json …` prints; its exit code must be `code`."""
+        ran = self.run(verb, "--json", *argv, **how)
+        assert ran.code == code, f"loopsup {verb} --json {' '.join(argv)}: {ran}\n{self.log()}"
+        return ran.obj
+
+    def spawn(self, *argv: str, cwd: Path | None = None, **how: Any) -> subprocess.Popen[str]:
+        """`loopsup argv…` in the background, its output in pipes."""
+        how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+        return subprocess.Popen([*LOOPSUP, *argv], cwd=cwd or self.project, env=self.env, text=True, **how)
+
+    def finish(self, process: subprocess.Popen[str], timeout: float = PATIENCE_S) -> Ran:
+        """The end of a `spawn`ed command."""
+        out, err = process.communicate(timeout=timeout)
+        return Ran(process.returncode, out or "", err or "")
+
+    # ---- the demo agent ---------------------------------------------------------------------------
+
+    def script(self, behaviours: object, name: str = "script.json") -> Path:
+        """A script of the demo agent (`loopsup_demo.script`); may be replaced at any time."""
+        path = self.root / name
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(behaviours))
+        fresh.replace(path)
+        return path
+
+    def start(self, behaviours: object, *options: str, objective: str = "obj", **how: Any) -> Any:
+        """A detached loop of the demo agent, hourly unless the options say otherwise; its status."""
+        rhythm = () if "--every" in options else SLOW
+        agent = ("--agent", "demo", "--detach", *rhythm, *options)
+        return self.json("start", *agent, objective, "--", "--script", str(self.script(behaviours)), **how)
+
+    def gate(self, name: str) -> str:
+        """A path a script can wait for; `open(name)` lets it go on."""
+        return str(self.root / f"gate-{name}")
+
+    def open(self, name: str) -> None:
+        Path(self.gate(name)).touch()
+
+    def configure(self, text: str) -> None:
+        self.config.write_text(text)
+
+    def hook(self, body: str) -> Path:
+        """An attention hook written in Python; `received` reads what it was given, call by call."""
+        path = self.root / "hook"
+        head = f"#!{sys.executable}\nimport os, sys, time, uuid\nevent = sys.stdin.buffer.read()\n"
+        keep = (
+            f"at = f'{self.root}/hook-{{time.monotonic_ns():020}}-{{os.getpid()}}'\n"
+            "open(at, 'wb').write(event)\nos.rename(at, at + '.json')\n"
+        )
+        path.write_text(head + keep + body)
+        path.chmod(0o700)
+        return path
+
+    def received(self) -> list[Any]:
+        return [json.loads(path.read_bytes()) for path in sorted(self.root.glob("hook-*.json"))]
+
+    # ---- what there is to see ---------------------------------------------------------------------
+
+    def status(self, session: str = "project") -> Any:
+        ran = self.run("status", "--json", "--session", session)
+        assert ran.code in (0, 5), f"{ran}\n{self.log(session)}"
+        return ran.obj
+
+    def loop(self, session: str = "project") -> Any:
+        return self.status(session)["loop"]
+
+    def folder(self, session: str = "project") -> Path:
+        return self.home / "sessions" / session
+
+    def events(self, *types: str, session: str = "project") -> list[Any]:
+        """Stored events, of these types only (none named: all)."""
+        found = _complete_lines(self.folder(session) / "events.jsonl")
+        return [event for event in found if not types or event["type"] in types]
+
+    def journal(self, session: str = "project") -> list[Any]:
+        return _complete_lines(self.folder(session) / "journal.jsonl")
+
+    def recorded(self, session: str = "project") -> Any:
+        """The loop of the newest journal record (its own form, not that of status)."""
+        records = self.journal(session)
+        return records[-1]["loop"] if records else None
+
+    def log(self, session: str = "project") -> str:
+        try:
+            return (self.folder(session) / "supervisor.log").read_text(errors="replace")[-4000:]
+        except OSError:
+            return "(no supervisor.log)"
+
+    # ---- waiting ----------------------------------------------------------------------------------
+
+    def wait_for(self, look: Callable[[], Any], what: str = "", timeout: float = PATIENCE_S) -> Any:
+        """Poll until `look` gives something true; that is returned."""
+        give_up = time.monotonic() + timeout
+        while not (found := look()):
+            if time.monotonic() > give_up:
+                with contextlib.suppress(Exception):
+                    what += f"\nstatus: {self.run('status').out}"
+                tail = "\n".join(map(json.dumps, self.events()[-12:]))
+                raise AssertionError(f"waited {timeout:g} s for {what}\nevents: {tail}\nlog: {self.log()}")
+            time.sleep(POLL_S)
+        return found
+
+    def until(self, session: str = "project", timeout: float = PATIENCE_S, **fields: Any) -> Any:
+        """Wait for these values in the loop's status; the whole status."""
+
+        def look() -> Any:
+            status = self.status(session)
+            loop = status["loop"] or {}
+            return status if all(loop.get(key) == value for key, value in fields.items()) else None
+
+        return self.wait_for(look, str(fields), timeout)
+
+    def until_event(self, kind: str, count: int = 1, session: str = "project", **data: Any) -> Any:
+        """Wait for the `count`th stored event of this type with these data; the event."""
+
+        def look() -> Any:
+            found = [
+                event
+                for event in self.events(kind, session=session)
+                if all(event["data"].get(key) == value for key, value in data.items())
+            ]
+            return found[count - 1] if len(found) >= count else None
+
+        return self.wait_for(look, f"{kind} {data} ×{count}")
+
+    def until_over(self, pid: int, timeout: float = PATIENCE_S) -> None:
+        """Wait for the end of a process."""
+        self.wait_for(lambda: not _runs(pid), f"the end of process {pid}", timeout)
+
+    # ---- processes --------------------------------------------------------------------------------
+
+    def supervisor(self, session: str = "project") -> int:
+        return int(self.status(session)["session"]["supervisor"]["pid"])
+
+    def agents(self, supervisor: int) -> list[int]:
+        """The agent processes of a supervisor."""
+        children = psutil.Process(supervisor).children()
+        return [child.pid for child in children if any("loopsup_demo" in word for word in child.cmdline())]
+
+    def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal a process of this world; KILL waits for its end."""
+        assert pid in {process.pid for process in self.processes()}
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self.until_over(pid)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive with this world's state home in its environment."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("LOOPSUP_HOME") == str(self.home) and _runs(process.pid):
+                    found.append(process)
+        return found
+
+    def end(self) -> None:
+        """Nothing of it is left: TERM first, so that supervisors end their agents, then KILL."""
+        left = self.processes()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(number)
+            psutil.wait_procs(left, timeout=5)
+            left = self.processes()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _complete_lines(path: Path) -> list[Any]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextlib.contextmanager
+def a_world() -> Iterator[World]:
+    """The root is short: socket paths have a limit."""
+    found = World(Path(tempfile.mkdtemp(prefix="lu-", dir="/tmp")))
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with a_world() as found:
+        yield found
