@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 
@@ -12,7 +11,8 @@ import psutil
 import pytest
 
 from tests.support.model_server import Reply, bash, decision, user_texts
-from tests.support.pi_product import LOOPSUP, PiProduct, product
+from tests.support.pi_product import product
+from tests.support.world import LOOPSUP
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
 
@@ -20,103 +20,99 @@ COMPLETE = Reply(tools=[decision("complete")])
 HANGING = Reply("half", hang="stream")
 
 
-def balanced(pi: PiProduct) -> bool:
-    starts, ends = pi.events("assistant.turn_start"), pi.events("assistant.turn_end")
-    return len(starts) == len(ends) == len(pi.requests)
-
-
 def test_an_agent_killed_in_mid_turn_pauses_the_loop_and_resume_brings_it_back() -> None:
     with product([HANGING, COMPLETE]) as pi:
-        pi.start()
+        pi.begin()
         pi.server.wait_for_requests(1)
         pi.until_event("assistant.turn_start")
-        killed = pi.pi().pid
-        os.kill(killed, signal.SIGKILL)
-        loop = pi.wait(expect=16)
-        assert (loop["pauseReason"], loop["iterationCount"], loop["llmCalls"]) == ("interrupted", 1, 1)
-        (error,) = pi.events("session.error")
+        killed = pi.the_pi().pid
+        pi.kill(killed)
+        loop = pi.wait(expect=14)
+        assert (loop["pauseReason"], loop["iterationCount"], loop["llmCalls"]) == ("protocol_error", 1, 1)
+        evidence = loop["lastAttention"]["evidence"]
+        assert evidence == {"source": "extension", "text": "The agent ended during iteration 1: signal 9 (SIGKILL)."}
+        (error,) = pi.data("session.error")
         assert error == {"kind": "agent_lost", "message": "the agent ended: signal 9 (SIGKILL)"}
-        assert balanced(pi)
-        pi.run("resume")
+        assert pi.balanced()
+        pi.act("resume")
         loop = pi.wait(expect=0)
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (2, 2, 2)
         assert [text.split("\n")[2] for text in user_texts(pi.requests[1])] == [
             "Iteration: 1 of 50",
             "Iteration: 2 of 50",
         ]
-        assert balanced(pi)
+        assert pi.balanced()
 
 
 def test_an_agent_killed_between_iterations_is_brought_back_for_the_next_wake() -> None:
     with product([Reply("FIRST", [decision("continue", nextDelay="3s")]), COMPLETE]) as pi:
-        pi.start()
-        pi.until(lambda: pi.loop()["state"] == "waiting", "waiting")
-        killed = pi.pi().pid
-        os.kill(killed, signal.SIGKILL)
-        pi.until_event("session.error", kind="agent_lost")
+        pi.begin()
+        pi.until(state="waiting")
+        killed = pi.the_pi().pid
+        pi.kill(killed)
+        pi.until_event("session.error")
         assert pi.loop()["state"] in ("waiting", "queued", "running", "completed")
         loop = pi.wait(expect=0)
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (2, 2, 2)
         assert "FIRST" in json.dumps(pi.requests[1]["messages"])
-        assert len(pi.events("session.resume")) == 1
+        assert len(pi.data("session.resume")) == 1
 
 
 def test_a_killed_supervisor_takes_pi_along_and_status_tells_the_truth() -> None:
     script = [Reply("I run it.", [bash("echo $$ > pid; sleep 300")]), COMPLETE]
     with product(script) as pi:
-        pi.start()
-        tool = int(pi.until(lambda: (pi.work / "pid").exists() and (pi.work / "pid").read_text().strip(), "the tool"))
-        agent, owner = pi.pi(), pi.supervisor()
-        assert pi.status()["session"]["supervisor"] == {"alive": True, "responding": True, "pid": owner.pid}
-        os.kill(owner.pid, signal.SIGKILL)
-        pi.until_no_pi()
-        assert not agent.is_running()
-        pi.until(lambda: not psutil.pid_exists(tool), "the end of the tool")
+        pi.begin()
+        tool = int(pi.file_text("pid"))
+        agent, owner = pi.the_pi(), pi.supervisor()
+        assert pi.status()["session"]["supervisor"] == {"alive": True, "responding": True, "pid": owner}
+        pi.kill(owner)
+        pi.until_over(agent.pid)
+        pi.until_over(tool)
         status = pi.status()
         assert status["session"]["supervisor"] == {"alive": False, "responding": False, "pid": None}
         assert (status["loop"]["state"], status["loop"]["pauseReason"]) == ("paused", "supervisor_lost")
         assert pi.wait(expect=17)["pauseReason"] == "supervisor_lost"
-        assert pi.run("abort", expect=5).out == ""
-        pi.run("resume")
+        assert pi.act("abort", expect=5).out == ""
+        pi.act("resume")
         loop = pi.wait(expect=0)
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (2, 2, 2)
         assert user_texts(pi.requests[1])[0] == user_texts(pi.requests[0])[0]
         assert "I run it." in json.dumps(pi.requests[1]["messages"])
-        assert balanced(pi)
+        assert pi.balanced()
 
 
 def test_an_orphaned_pi_that_hangs_is_no_second_writer() -> None:
     """The supervisor is killed while Pi is stopped: it cannot see its closed input, and the session is reopened."""
     with product([HANGING, COMPLETE]) as pi:
-        pi.start()
+        pi.begin()
         pi.server.wait_for_requests(1)
-        agent, owner = pi.pi(), pi.supervisor()
+        agent, owner = pi.the_pi(), pi.supervisor()
         agent.suspend()
-        os.kill(owner.pid, signal.SIGKILL)
-        psutil.wait_procs([owner], timeout=5)
-        pi.run("resume")
+        pi.kill(owner)
+        pi.act("resume")
         assert pi.wait(expect=0)["iterationCount"] == 2
         assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_supervisor_killed_between_iterations_fires_nothing_until_it_is_resumed() -> None:
     with product([Reply(tools=[decision("continue", nextDelay="1s")]), COMPLETE]) as pi:
-        pi.start()
-        pi.until(lambda: any(r["loop"]["phase"]["type"] == "waiting" for r in pi.records("journal.jsonl")), "waiting")
-        os.kill(pi.supervisor().pid, signal.SIGKILL)
-        pi.until_no_pi()
+        pi.begin()
+        pi.wait_for(lambda: any(r["loop"]["phase"]["type"] == "waiting" for r in pi.journal()), "waiting")
+        agent = pi.the_pi().pid
+        pi.kill(pi.supervisor())
+        pi.until_over(agent)
         before = pi.loop()
         assert (before["state"], before["pauseReason"], before["nextDueAt"]) == ("paused", "supervisor_lost", None)
         time.sleep(1.5)  # past the wake: nothing may happen, so there is nothing to wait for
         assert len(pi.requests) == 1
-        pi.run("resume")
+        pi.act("resume")
         assert pi.wait(expect=0)["iterationCount"] == 2
 
 
 def test_a_terminal_closed_in_mid_turn_changes_nothing() -> None:
     with product([Reply("Looking.", [decision("complete")], delay_s=4.0)]) as pi:
         argv = [*LOOPSUP[1:], "start", "--agent", "pi", "--every", "1m", "watch"]
-        terminal = pexpect.spawn(LOOPSUP[0], argv, cwd=str(pi.work), env=pi.env, timeout=30)
+        terminal = pexpect.spawn(LOOPSUP[0], argv, cwd=str(pi.project), env=pi.env, timeout=30)
         pi.server.wait_for_requests(1)
         terminal.close(force=True)  # the pty goes: SIGHUP to its foreground
         assert pi.loop()["state"] == "running"
@@ -126,9 +122,9 @@ def test_a_terminal_closed_in_mid_turn_changes_nothing() -> None:
 def test_ctrl_c_of_a_follower_only_leaves() -> None:
     with product([Reply("Looking.", [decision("complete")], delay_s=4.0)]) as pi:
         argv = [*LOOPSUP[1:], "start", "--agent", "pi", "--every", "1m", "watch"]
-        terminal = pexpect.spawn(LOOPSUP[0], argv, cwd=str(pi.work), env=pi.env, timeout=30)
+        terminal = pexpect.spawn(LOOPSUP[0], argv, cwd=str(pi.project), env=pi.env, timeout=30)
         pi.server.wait_for_requests(1)
-        pi.until(lambda: pi.status()["session"]["clients"] == 1, "the follower")
+        pi.wait_for(lambda: pi.status()["session"]["clients"] == 1, "the follower")
         terminal.sendintr()
         terminal.expect("the loop goes on")
         terminal.expect(pexpect.EOF)
@@ -139,21 +135,21 @@ def test_ctrl_c_of_a_follower_only_leaves() -> None:
 
 def test_close_in_mid_turn_pauses_and_leaves_no_process() -> None:
     with product([Reply(tools=[bash("echo $$ > pid; sleep 300")]), COMPLETE]) as pi:
-        pi.start()
-        pi.until(lambda: (pi.work / "pid").exists() and (pi.work / "pid").read_text().strip(), "the tool")
-        pi.run("close")
-        pi.until(lambda: pi.processes() == [], "the end of everything")
+        pi.begin()
+        pi.file_text("pid")
+        pi.act("close")
+        pi.wait_for(lambda: pi.processes() == [], "the end of everything")
         loop = pi.wait(expect=17)
         assert (loop["pauseReason"], loop["llmCalls"]) == ("session_closed", 1)
-        assert balanced(pi)
+        assert pi.balanced()
         assert not list((pi.home / "run").iterdir())
-        pi.run("resume")
+        pi.act("resume")
         assert pi.wait(expect=0)["iterationCount"] == 2
 
 
 def test_a_foreground_supervisor_closes_on_sigterm() -> None:
     with product([HANGING]) as pi:
-        process = pi.popen("start", "--agent", "pi", "--every", "1m", "--foreground", "watch")
+        process = pi.spawn("start", "--agent", "pi", "--every", "1m", "--foreground", "watch")
         pi.server.wait_for_requests(1)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)

@@ -24,7 +24,7 @@ def run_pi(pi: PiProduct, *args: str, cwd: Path | None = None) -> str:
     """Pi itself, without loopsup."""
     done = subprocess.run(
         ["pi", "-p", *args],
-        cwd=cwd or pi.work,
+        cwd=cwd or pi.project,
         env=pi.env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -37,26 +37,26 @@ def run_pi(pi: PiProduct, *args: str, cwd: Path | None = None) -> str:
 
 
 def session_files(pi: PiProduct) -> list[Path]:
-    return sorted((pi.root / "agent" / "sessions").glob("*/*.jsonl"))
+    return sorted((pi.agent_dir / "sessions").glob("*/*.jsonl"))
 
 
 def test_the_folder_lies_beside_pis_session_and_pi_tolerates_it() -> None:
     with product([COMPLETE, Reply("PI-ALONE"), Reply("PI-AGAIN")]) as pi:
-        pi.start()
+        pi.begin()
         pi.wait(expect=0)
         session = pi.status()["session"]
         file = Path(session["file"])
         assert session["agentSessionId"] == session["id"]
         assert file.name.endswith(f"_{session['id']}.jsonl")
-        assert pi.folder == file.with_suffix(".loopsup")
-        link = pi.home / "sessions" / "work"
+        assert pi.real_folder == file.with_suffix(".loopsup")
+        link = pi.home / "sessions" / "project"
         assert link.is_symlink()
-        assert stat.S_IMODE(pi.folder.stat().st_mode) == 0o700
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in pi.folder.iterdir()}
+        assert stat.S_IMODE(pi.real_folder.stat().st_mode) == 0o700
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in pi.real_folder.iterdir()}
         assert modes == dict.fromkeys(
             ("session.toml", "journal.jsonl", "events.jsonl", "supervisor.log", "lock"), 0o600
         )
-        pi.run("close")
+        pi.act("close")
         assert "PI-ALONE" in run_pi(pi, "--session", session["id"], "hello")
         assert "PI-AGAIN" in run_pi(pi, "--continue", "hello again")
         assert session_files(pi) == [file]
@@ -68,14 +68,14 @@ def test_a_conversation_made_by_pi_itself_is_adopted() -> None:
         run_pi(pi, "remember this")
         (file,) = session_files(pi)
         identity = json.loads(file.read_bytes().split(b"\n")[0])["id"]
-        started = pi.start("--continue", identity, objective="go on").json["session"]
+        started = pi.begin("--continue", identity, objective="go on")["session"]
         assert (started["agentSessionId"], started["file"]) == (identity, str(file))
         pi.wait(expect=0)
         assert user_texts(pi.requests[1])[0] == "remember this"
         assert "SECRET-WORD-7" in json.dumps(pi.requests[1]["messages"])
-        assert pi.folder == file.with_suffix(".loopsup")
-        pi.run("close")
-        again = pi.start("--continue", str(file), objective="once more").json["session"]
+        assert pi.real_folder == file.with_suffix(".loopsup")
+        pi.act("close")
+        again = pi.begin("--continue", str(file), objective="once more")["session"]
         assert again["id"] == started["id"]
         pi.wait(expect=0)
         assert session_files(pi) == [file]
@@ -89,15 +89,15 @@ def test_a_conversation_of_another_directory_is_refused_by_its_name() -> None:
         run_pi(pi, "hello", cwd=other)
         (file,) = session_files(pi)
         for ref in (str(file), file.stem.partition("_")[2]):
-            refused = pi.start("--continue", ref, expect=4).json
+            refused = pi.begin("--continue", ref, expect=4)
             assert str(other) in refused["error"]["message"]
-        assert pi.run("ls", "--json").out.count(str(pi.work)) == 0
+        assert pi.act("ls", "--json").out.count(str(pi.project)) == 0
         assert not file.with_suffix(".loopsup").exists()
 
 
 def test_an_unknown_conversation_is_told_and_nothing_is_made() -> None:
     with product() as pi:
-        refused = pi.start("--continue", "nope", expect=3).json
+        refused = pi.begin("--continue", "nope", expect=3)
         assert "no Pi session with an id starting with 'nope'" in refused["error"]["message"]
         assert [path.name for path in (pi.home / "sessions").iterdir() if path.name[0] != "."] == []
         assert pi.processes() == []
@@ -106,17 +106,17 @@ def test_an_unknown_conversation_is_told_and_nothing_is_made() -> None:
 def test_a_conversation_has_one_owner_whoever_opens_it() -> None:
     """D-43: also through another LOOPSUP_HOME, which knows nothing of the first."""
     with product([LATER]) as pi:
-        pi.start()
-        pi.until(lambda: pi.loop()["state"] == "waiting", "waiting")
-        owner = pi.supervisor().pid
-        refused = pi.start(expect=4).json
+        pi.begin()
+        pi.until(state="waiting")
+        owner = pi.supervisor()
+        refused = pi.begin(expect=4)
         assert "--session" in refused["error"]["message"]
-        elsewhere = {**pi.env, "LOOPSUP_HOME": str(pi.root / "lh2")}
+        elsewhere = {"LOOPSUP_HOME": str(pi.root / "h2")}
         options = ["--agent", "pi", "--every", "1m", "--detach", "--json", "--continue", str(pi.pi_file)]
-        second = pi.run("start", *options, "obj", env=elsewhere, expect=4).json
+        second = pi.act("start", *options, "obj", env=elsewhere, expect=4).obj
         assert second["error"]["kind"] == "refused"
         for verb in ("resume", "pause"):
-            pi.run(verb, env={**elsewhere, "LOOPSUP_SESSION": "work"}, expect=None)
+            pi.act(verb, env=elsewhere, expect=3)
         assert [process.pid for process in pi.processes() if "supervise" in process.cmdline()] == [owner]
         assert len(pi.pis()) == 1
 
@@ -125,13 +125,13 @@ def test_marks_are_in_pis_file_and_never_in_a_request() -> None:
     """Case 111; L-125: the attention event is an entry of Pi's session, unseen by the model."""
     script = [Reply(tools=[decision("block", "needs a person")]), COMPLETE, Reply("fine")]
     with product(script) as pi:
-        pi.start()
+        pi.begin()
         blocked = pi.wait(expect=11)
-        pi.run("resume")
+        pi.act("resume")
         ended = pi.wait(expect=0)
-        pi.run("say", "--wait", "hello")
-        marks = pi.until(lambda: pi.entries("loopsup"), "marks")
-        seqs = [record["seq"] for record in pi.records("journal.jsonl")]
+        pi.act("say", "--wait", "hello")
+        marks = pi.wait_for(lambda: pi.entries("loopsup"), "marks")
+        seqs = [record["seq"] for record in pi.journal()]
         assert {mark["loopId"] for mark in marks} == {ended["id"]}
         assert [mark["seq"] for mark in marks] == sorted(mark["seq"] for mark in marks)
         assert marks[-1] == {"v": 1, "loopId": ended["id"], "seq": seqs[-1]}
@@ -146,8 +146,8 @@ def test_the_hook_gets_the_event_with_pis_session() -> None:
         hook = pi.root / "hook"
         hook.write_text(KEEPS_INPUT)
         hook.chmod(0o755)
-        pi.config(f'on_attention = "{hook}"\n')
-        pi.start(objective="objective {} \u2028 ü")
+        pi.configure(f'on_attention = "{hook}"\n')
+        pi.begin(objective="objective {} \u2028 ü")
         loop = pi.wait(expect=0)
         (ran,) = [pi.until_event("loop.hook")]
         assert ran == {"path": str(hook), "exit": 0, "durationMs": ran["durationMs"]}
@@ -168,12 +168,12 @@ def test_the_hook_gets_the_event_with_pis_session() -> None:
             "protocolRetryCount": 0,
             "calendarElapsedMs": loop["lastAttention"]["calendarElapsedMs"],
             "deadlineRemainingMs": loop["lastAttention"]["deadlineRemainingMs"],
-            "session": {"id": session["agentSessionId"], "file": session["file"], "cwd": str(pi.work)},
+            "session": {"id": session["agentSessionId"], "file": session["file"], "cwd": str(pi.project)},
             "endedAt": loop["lastAttention"]["endedAt"],
             "observedAt": loop["lastAttention"]["observedAt"],
         }
         assert json.loads(raw) == loop["lastAttention"]
-        assert pi.events("loop.attention") == [loop["lastAttention"]]
+        assert pi.data("loop.attention") == [loop["lastAttention"]]
 
 
 def test_pis_own_configuration_of_the_hook_is_honoured() -> None:
@@ -181,8 +181,8 @@ def test_pis_own_configuration_of_the_hook_is_honoured() -> None:
         hook = pi.root / "hook"
         hook.write_text(KEEPS_INPUT)
         hook.chmod(0o755)
-        (pi.root / "agent" / "loop.json").write_text(json.dumps({"onAttention": str(hook)}))
-        pi.start()
+        (pi.agent_dir / "loop.json").write_text(json.dumps({"onAttention": str(hook)}))
+        pi.begin()
         pi.wait(expect=0)
         assert pi.until_event("loop.hook")["exit"] == 0
         assert len(list(pi.root.glob("hook.*"))) == 1
@@ -191,10 +191,10 @@ def test_pis_own_configuration_of_the_hook_is_honoured() -> None:
 def test_a_denied_tool_does_not_run() -> None:
     script = [Reply(tools=[bash("touch made.txt")]), COMPLETE]
     with product(script) as pi:
-        pi.config('[permissions]\ndeny = ["bash"]\n')
-        pi.start()
+        pi.configure('[permissions]\ndeny = ["bash"]\n')
+        pi.begin()
         pi.wait(expect=0)
-        assert not (pi.work / "made.txt").exists()
+        assert not (pi.project / "made.txt").exists()
         (refusal,) = [m["content"] for m in pi.requests[1]["messages"] if m["role"] == "tool"]
         assert "denies the tool bash" in str(refusal)
 
@@ -202,47 +202,47 @@ def test_a_denied_tool_does_not_run() -> None:
 def test_deny_all_leaves_the_decision() -> None:
     script = [Reply(tools=[bash("touch made.txt")]), COMPLETE]
     with product(script) as pi:
-        pi.config('[permissions]\nmode = "deny"\n')
-        pi.start()
+        pi.configure('[permissions]\nmode = "deny"\n')
+        pi.begin()
         assert pi.wait(expect=0)["llmCalls"] == 2
-        assert not (pi.work / "made.txt").exists()
+        assert not (pi.project / "made.txt").exists()
 
 
 def test_the_agent_may_look_but_not_decide_for_the_person() -> None:
     tried = "loopsup status >out 2>&1; echo $? >>out; loopsup stop >out2 2>&1; echo $? >>out2"
     with product([Reply(tools=[bash(tried)]), COMPLETE]) as pi:
-        pi.start()
+        pi.begin()
         pi.wait(expect=0)
-        assert (pi.work / "out").read_text().split("\n")[-2] == "0"
-        assert (pi.work / "out2").read_text().split("\n")[-2] == "4"
+        assert (pi.project / "out").read_text().split("\n")[-2] == "0"
+        assert (pi.project / "out2").read_text().split("\n")[-2] == "4"
 
 
 def test_a_dialog_of_a_users_extension_is_answered_from_outside() -> None:
     with product([Reply(tools=[bash("touch made.txt")]), COMPLETE]) as pi:
-        pi.world.extension(
+        pi.pi_world.extension(
             "asking",
             """pi.on("tool_call", async (event: any, ctx: any) => {
               if (event.toolName === "bash" && !(await ctx.ui.confirm("Run it?", event.input.command)))
                 return { block: true, reason: "nobody said yes" }; });""",
         )
-        pi.start()
-        question = pi.until(lambda: pi.loop()["question"], "a question")
+        pi.begin()
+        question = pi.wait_for(lambda: pi.loop()["question"], "a question")
         assert "touch made.txt" in question["text"]
-        pi.run("answer", "allow", question["id"])
+        pi.act("answer", "allow", question["id"])
         pi.wait(expect=0)
-        assert (pi.work / "made.txt").exists()
+        assert (pi.project / "made.txt").exists()
 
 
 def test_no_setting_of_the_users_pi_is_written() -> None:
     with product([Reply(tools=[decision("block")]), COMPLETE]) as pi:
-        files = [pi.root / "agent" / name for name in ("settings.json", "models.json")]
+        files = [pi.agent_dir / name for name in ("settings.json", "models.json")]
         before = [file.read_bytes() for file in files]
-        pi.start()
+        pi.begin()
         pi.wait(expect=11)
-        pi.run("resume")
+        pi.act("resume")
         pi.wait(expect=0)
-        pi.run("close")
+        pi.act("close")
         assert [file.read_bytes() for file in files] == before
-        names = sorted(path.name for path in (pi.root / "agent").iterdir())
-        assert "auth.json" not in names or (pi.root / "agent" / "auth.json").read_text() in ("{}", "")
-        assert os.listdir(pi.root / "home") in ([], [".cache"])
+        names = sorted(path.name for path in (pi.agent_dir).iterdir())
+        assert "auth.json" not in names or (pi.agent_dir / "auth.json").read_text() in ("{}", "")
+        assert os.listdir(pi.pi_world.root / "home") in ([], [".cache"])
