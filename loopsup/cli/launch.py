@@ -37,7 +37,7 @@ CHUNK = 64 * 1024
 
 
 class Starting:
-    """A supervisor on its way up. Ends with `answer`; whoever gives up before calls `end`."""
+    """A supervisor on its way up, until `answer`. Where either method raises, no process is left."""
 
     def __init__(self, child: subprocess.Popen[bytes], reading: int, log: Path) -> None:
         self._child, self._reading, self._log = child, reading, log
@@ -45,9 +45,13 @@ class Starting:
     def until_owned(self, owned: Callable[[], bool], timeout_s: float = OWNED_TIMEOUT_S) -> None:
         """Return when it holds its session's lock, or has answered or ended, or time is up."""
         give_up = mono_ms() + int(timeout_s * 1000)
-        while not owned() and mono_ms() < give_up:
-            if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
-                return
+        try:
+            while not owned() and mono_ms() < give_up:
+                if select.select([self._reading], [], [], OWNED_POLL_S)[0]:
+                    return
+        except BaseException:  # Ctrl-C, or a folder that cannot be looked at
+            self.end()
+            raise
 
     def answer(self, timeout_s: float = READY_TIMEOUT_S) -> Response:
         """Its response to what it was started for. An error is raised, and then no process is left."""

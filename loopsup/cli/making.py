@@ -49,6 +49,7 @@ def make(place: Place, order: Order, config: Config) -> Place:
 
 
 def unmake(session: Session) -> None:
-    """Remove a session that got no loop, unless somebody owns it or the supervisor has removed it already."""
+    """Remove a session that got no loop, unless somebody owns it. One with a loop has something to lose."""
     with contextlib.suppress(LoopsupError):
-        folders.remove(find_home(), session.name)
+        if named(session.name).loop() is None:
+            folders.remove(find_home(), session.name)

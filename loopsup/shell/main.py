@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loopsup import __version__, registry
+from loopsup import registry
 from loopsup.clock import SystemClock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
@@ -74,7 +74,7 @@ class _Session:
         self._clock = SystemClock()
 
     async def serve(self) -> int:
-        self._log.write(f"loopsup {__version__}, process {os.getpid()}, agent {self._identity.agent}")
+        self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"

@@ -80,6 +80,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._close_reason: str | None = None
         self._vacant_since: int | None = None
+        self.recheck_s = ARMED_SLEEP_S
         self.hold_open = False
         self.ends_with_loop = False
         self.bus = Bus(clock, log)
@@ -285,7 +286,7 @@ class Supervisor:
             monos.append(self._vacant_since + reaper.VACANT_GRACE_MS)
         waits += [max(0, at - now.mono) for at in monos if at is not None]
         armed = [wait for wait in waits if wait is not None]
-        return min(min(armed) / 1000, ARMED_SLEEP_S) if armed else IDLE_SLEEP_S
+        return min(min(armed) / 1000, self.recheck_s) if armed else IDLE_SLEEP_S
 
     def _tick(self, now: Moment) -> None:
         if self.keeper is not None:

@@ -61,7 +61,11 @@ class FakeSupervisor:
 
     def _one(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection.makefile("rb") as lines:
-            request = decode_request(lines.readline())
+            line = lines.readline()
+            if not line:  # the client left before it asked
+                connection.close()
+                return
+            request = decode_request(line)
             self.requests.append(request)
             answer = self.answers.get(request.verb, HOLD)
             if callable(answer):

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from loopsup.cli import agent_choice, follow, launch, making
+from loopsup.cli import agent_choice, follow, launch, making, selection
+from loopsup.core.events import Ticked
 from loopsup.core.model import Completed, Paused, PauseReason
-from loopsup.errors import AgentUnableError, LoopsupError, SupervisorGoneError
+from loopsup.errors import AgentUnableError, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.store import identity
+from loopsup.store.journal import JournalAppender
+from loopsup.store.lock import SessionLock
+from loopsup.store.sessions import list_sessions
 from loopsup.wire.control import Launch, Request, Response
 from tests.cli import plugin
 from tests.cli.conftest import Run
@@ -424,9 +428,6 @@ def test_a_session_that_closed_before_we_came_is_read_from_the_files(
     run: Run, starts: Starts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sessions: Sessions
 ) -> None:
     def gone(identity: identity.Identity, **_: object) -> None:
-        from loopsup.core.events import Ticked
-        from loopsup.store.journal import JournalAppender
-
         with JournalAppender.open(tmp_path / "home" / "sessions" / "work") as journal:
             journal.append(NOW, Ticked(idle=False), a_loop(Paused(PauseReason.BLOCKED)))
         raise SupervisorGoneError("nobody there")
@@ -435,11 +436,57 @@ def test_a_session_that_closed_before_we_came_is_read_from_the_files(
     assert run("start", "--every", "10m", "x").code == 11
 
 
-def test_an_owned_session_is_never_removed(sessions: Sessions) -> None:
-    from loopsup.cli import selection
-    from loopsup.store.lock import SessionLock
+def test_only_a_session_without_a_loop_and_an_owner_is_removed(sessions: Sessions) -> None:
+    with SessionLock.acquire(sessions.make("owned")):
+        making.unmake(selection.named("owned"))
+    sessions.make("worked", a_loop(Paused(PauseReason.SESSION_CLOSED)))
+    making.unmake(selection.named("worked"))
+    sessions.make("empty")
+    making.unmake(selection.named("empty"))
+    assert [entry.name for entry in list_sessions(sessions.home)] == ["owned", "worked"]
 
-    folder = sessions.make("work")
-    with SessionLock.acquire(folder):
-        making.unmake(selection.named("work"))
-    assert folder.exists()
+
+def test_a_supervisor_in_the_foreground_that_breaks_keeps_its_loop(
+    run: Run, starts: Starts, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(launched: Launch, answer: Callable[[Response], None]) -> int:
+        assert launched == Launch("work", "new", request("x"), foreground=True)
+        answer(STARTED)
+        with JournalAppender.open(sessions.home.sessions / "work") as journal:
+            journal.append(NOW, Ticked(idle=False), a_loop())
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr("loopsup.shell.main.supervise", breaks)
+    result = run("start", "--every", "10m", "--foreground", "x")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.endswith("loopsup: the disk is full\n")
+    assert sessions.loop() == a_loop()
+
+
+def test_a_supervisor_in_the_foreground_gives_the_exit_code(
+    run: Run, starts: Starts, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serves(launched: Launch, answer: Callable[[Response], None]) -> int:
+        assert launched == Launch("work", "new", request("x"), foreground=True, keep=True)
+        answer(STARTED)
+        return 13
+
+    monkeypatch.setattr("loopsup.shell.main.supervise", serves)
+    result = run("start", "--every", "10m", "--foreground", "--keep", "--json", "x")
+    assert (result.code, result.json["session"]["name"], result.err) == (
+        13,
+        "work",
+        "loopsup: the loop is started, in session 'work'\n",
+    )
+
+
+def test_a_refused_start_in_the_foreground_is_its_error(
+    run: Run, starts: Starts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(launched: Launch, answer: Callable[[Response], None]) -> int:
+        answer(Response(error=AgentUnableError("no")))
+        return 0
+
+    monkeypatch.setattr("loopsup.shell.main.supervise", refuses)
+    assert run("start", "--every", "10m", "--foreground", "x") == Result(6, "", "loopsup: no\n")
+    assert made(tmp_path) == {}

@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from loopsup.core.events import HandoverAccepted, HandoverRefused
+from loopsup.core.events import HandoverAccepted, HandoverRefused, IterationSettled
 from loopsup.core.limits import BUSY_RECHECK_MS, MINUTE, PROTOCOL_RETRY_CEILING, RETRY_DELAYS_MS, SECOND
 from loopsup.core.model import AbortReason, Delivery, PromptKind
 from tests.support.scenario import Scenario
@@ -30,6 +30,20 @@ def test_case_37_a_second_omission_pauses() -> None:
     assert attention.text
     s.run_until("+1h")
     assert s.sent == 2
+
+
+def test_reports_on_the_envelope_do_not_touch_the_reminder() -> None:
+    s = Scenario.scripted(omits("2m"), omits("5m"))
+    s.start()
+    envelope = s.live.stamp()
+    assert envelope is not None
+    s.run_until("+3m")
+    before = s.live
+    assert before.stamp() != envelope
+    s.deliver(IterationSettled(envelope, idle=True, turns=1))
+    s.deliver(HandoverRefused(envelope, "late"))
+    assert not s.control(call("complete"), envelope).ok
+    assert s.live == before
 
 
 def test_a_reminder_answered_goes_on() -> None:

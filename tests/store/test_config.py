@@ -87,7 +87,7 @@ def test_every_documented_key_is_read(env: dict[str, str], tmp_path: Path) -> No
         },
         permissions=PermissionConfig("deny", ("read",), ("bash", "write"), 90_000),
         ttsr=TtsrConfig(False, "keep", "after-gap", 3, ("rules",)),
-        continuity=ContinuityConfig(True, "unlimited", 4, 250, "go on"),
+        continuity=ContinuityConfig(True, "unlimited", 4, 250, "extended"),
         reaper=ReaperConfig(60, 3_600_000, 8),
     )
     assert config.agent("pi").command == "/opt/pi"

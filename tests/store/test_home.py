@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,10 @@ def test_a_foreign_symlink_is_refused_and_ones_own_followed(tmp_path: Path) -> N
 
 
 def test_sockets_have_short_private_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(tmp_path / "h")
+    home = Home(Path(tempfile.mkdtemp(dir="/tmp")) / "h")  # pytest's own directories are long
     home.ensure()
-    monkeypatch.setattr(homes, "SHORT_RUN", str(tmp_path))
+    short_run = Path(tempfile.mkdtemp(dir="/tmp"))
+    monkeypatch.setattr(homes, "SHORT_RUN", str(short_run))
     near, other = home.new_socket(), home.new_socket()
     assert (near.parent, len(near.stem), near.suffix) == (home.run, 16, ".sock")
     assert near != other
@@ -100,7 +102,7 @@ def test_sockets_have_short_private_paths(tmp_path: Path, monkeypatch: pytest.Mo
     far = Home(tmp_path / ("x" * 90))
     far.ensure()
     short = far.new_socket()
-    assert short.parent == tmp_path / f"loopsup-{os.geteuid()}"
+    assert short.parent == short_run / f"loopsup-{os.geteuid()}"
     assert short.parent.stat().st_mode & 0o777 == 0o700
     assert len(os.fsencode(short)) <= MAX_SOCKET_PATH
     short.parent.chmod(0o777)

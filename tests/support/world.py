@@ -10,18 +10,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 import pytest
+
+from loopsup import client
+from loopsup.errors import LoopsupError
+from loopsup.store.identity import load_identity
+from loopsup.wire.control import Request
 
 PATIENCE_S = 30.0  # nothing here takes longer on a loaded machine
 POLL_S = 0.05
@@ -47,6 +54,27 @@ class Ran(NamedTuple):
     def lines(self) -> list[Any]:
         """Its standard output as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Like:
+    """Equals whatever the test accepts: for the parts of an object that differ from run to run."""
+
+    def __init__(self, accepts: Callable[[Any], object], name: str) -> None:
+        self._accepts, self._name = accepts, name
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._accepts(other))
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+
+INSTANT = Like(lambda it: re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(it)), "instant")
+UUID = Like(lambda it: isinstance(it, str) and str(uuid.UUID(it)) == it, "uuid")
+COUNT = Like(lambda it: type(it) is int and it >= 0, "count")
 
 
 class World:
@@ -202,11 +230,41 @@ class World:
             time.sleep(POLL_S)
         return found
 
+    def steps(self, session: str = "project") -> list[tuple[str, str | None]]:
+        """Where the transitions of the log went: (state, pause reason)."""
+        found = self.events("loop.transition", session=session)
+        return [(event["data"]["to"], event["data"].get("pauseReason")) for event in found]
+
+    def said(self, *origins: str, session: str = "project") -> list[str]:
+        """The texts of the messages the agent took, of these origins only (none named: all)."""
+        found = [event["data"] for event in self.events("user.message", session=session)]
+        return [data["text"] for data in found if not origins or data["origin"] in origins]
+
+    def pairs(self, session: str = "project") -> tuple[int, int]:
+        """How many turns began, and how many ended."""
+        begun, ended = (self.events(f"assistant.turn_{which}", session=session) for which in ("start", "end"))
+        return len(begun), len(ended)
+
+    def peek(self, session: str = "project") -> Any:
+        """The status without the cost of a process, where a supervisor answers."""
+        with contextlib.suppress(LoopsupError):
+            answer = client.request(self.socket(session), Request("status")).status
+            if answer is not None:
+                return dict(answer)
+        return self.status(session)
+
+    def ask(self, verb: str, session: str = "project", /, **args: Any) -> Any:
+        """What a command asks over the socket, without the cost of a process; the status. LoopsupError."""
+        return client.request(self.socket(session), Request(verb, args)).status
+
+    def socket(self, session: str = "project") -> Path:
+        return Path(load_identity(self.folder(session).resolve()).socket)
+
     def until(self, session: str = "project", timeout: float = PATIENCE_S, **fields: Any) -> Any:
         """Wait for these values in the loop's status; the whole status."""
 
         def look() -> Any:
-            status = self.status(session)
+            status = self.peek(session)
             loop = status["loop"] or {}
             return status if all(loop.get(key) == value for key, value in fields.items()) else None
 

@@ -1,0 +1,172 @@
+"""What dies comes back, or says how it died: the supervisor, the agent, a start that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.support.demo_words import BLOCK, DONE, ON, decide
+from tests.support.world import QUICK, World
+
+pytestmark = pytest.mark.slow
+
+
+def conversations(world: World) -> set[str]:
+    found = world.events("session.start", "session.resume")
+    return {event["data"]["agentSessionId"] for event in found}
+
+
+def test_a_supervisor_killed_in_waiting(world: World) -> None:
+    world.start([decide(ON), decide(DONE)])
+    before = world.until(state="waiting")["loop"]
+    pid = world.supervisor()
+    world.kill(pid)
+    found = world.json("status")
+    assert found["session"]["supervisor"] == {"alive": False, "responding": False, "pid": None}
+    lost = {"state": "paused", "pauseReason": "supervisor_lost", "nextDueAt": None}
+    clocks = {key: found["loop"][key] for key in ("calendarElapsedMs", "deadlineRemainingMs")}
+    assert found["loop"] == {**before, **lost, **clocks}
+    assert world.run("wait").code == 17
+    assert "supervisor_lost" in world.ok("ls", "--json").out
+    assert world.recorded()["phase"]["state"] == "waiting" or "waiting" in json.dumps(world.recorded())
+    assert world.run("attach").code == 5
+    resumed = world.json("resume")  # not re-armed by itself; the wake that was planned is kept
+    assert (resumed["loop"]["state"], resumed["loop"]["nextDueAt"]) == ("waiting", before["nextDueAt"])
+    assert ("paused", "supervisor_lost") in world.steps()
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
+    assert world.run("wait").code == 0
+    assert len(conversations(world)) == 1
+    assert world.pairs() == (2, 2)
+    assert world.loop()["llmCalls"] == 2
+
+
+def test_a_supervisor_killed_in_running(world: World) -> None:
+    world.start(["hang", decide(DONE)])
+    world.until_event("assistant.turn_start")
+    pid = world.supervisor()
+    [agent] = world.agents(pid)
+    world.kill(pid)
+    world.until_over(agent)  # its input has ended: no orphan goes on by itself
+    found = world.json("status")["loop"]
+    assert (found["state"], found["pauseReason"], found["iterationCount"]) == ("paused", "supervisor_lost", 1)
+    assert world.run("wait").code == 17
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    ended = world.loop()
+    assert (ended["iterationCount"], ended["llmCalls"], ended["protocolRetryCount"]) == (2, 2, 0)
+    assert world.pairs() == (2, 2)
+    assert len(conversations(world)) == 1
+    assert len(world.said("loop")) == 2
+
+
+@pytest.mark.parametrize(("args", "state", "reason"), [(DONE, "completed", None), (BLOCK, "paused", "blocked")])
+def test_an_accepted_decision_survives_the_supervisor(
+    world: World, args: dict[str, str], state: str, reason: str | None
+) -> None:
+    world.configure(f'on_attention = "{world.hook("")}"')
+    world.start([decide(args, linger_for=world.gate("never"))])
+    world.wait_for(lambda: world.journal()[-1]["event"]["type"] == "decision_called", "the accepted decision")
+    world.kill(world.supervisor())
+    found = world.loop()
+    assert (found["state"], found["pauseReason"]) == (state, reason)
+    assert world.run("wait").code == (0 if state == "completed" else 11)
+    assert len(world.journal()[-1:]) == 1
+    world.ok("close")  # the next open records it, with its one event
+    [event] = world.wait_for(world.received, "the hook")
+    assert event["summary"] == args["summary"]
+    assert event["endedAt"] == found["lastDecision"]["at"]
+    world.ok("close")
+    assert len(world.events("loop.attention")) == 1
+    assert world.pairs() == (1, 1)
+    assert world.loop()["llmCalls"] == 1
+
+
+def test_an_accepted_continue_keeps_its_wake_over_the_supervisors_death(world: World) -> None:
+    world.start([decide(ON, linger_for=world.gate("never")), decide(DONE)], *QUICK)
+    world.wait_for(lambda: world.journal()[-1]["event"]["type"] == "decision_called", "the accepted decision")
+    world.kill(world.supervisor())
+    found = world.loop()
+    assert (found["state"], found["pauseReason"]) == ("paused", "supervisor_lost")
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    assert world.loop()["iterationCount"] == 2
+    assert world.pairs() == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("death", "words"), [({}, "signal 9 (SIGKILL)"), ({"exit": 3}, "exit status 3")], ids=["killed", "exit"]
+)
+def test_an_agent_that_dies_in_an_iteration(world: World, death: dict[str, int], words: str) -> None:
+    world.configure(f'on_attention = "{world.hook("")}"')
+    world.start([{"do": "crash", **death}, decide(DONE)])
+    assert world.run("wait").code == 14
+    found = world.loop()
+    assert words in found["lastAttention"]["evidence"]["text"]
+    assert found["lastAttention"]["evidence"]["source"] == "extension"
+    assert world.pairs() == (1, 1)
+    assert found["llmCalls"] == 1
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    statuses = [
+        event["status"] for event in world.wait_for(lambda: world.received()[1:] and world.received(), "hook")
+    ]
+    assert statuses == ["protocol_error", "completed"]
+    assert len(conversations(world)) == 1
+
+
+def test_an_agent_killed_from_outside_between_iterations_comes_back_at_the_wake(world: World) -> None:
+    world.start([decide(ON), decide(DONE)])
+    world.until(state="waiting")
+    pid = world.supervisor()
+    [agent] = world.agents(pid)
+    world.kill(agent)
+    world.until_event("session.error", kind="agent_lost")
+    assert world.peek()["loop"]["state"] == "waiting"
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
+    assert world.run("wait").code == 0
+    assert [event["data"].get("kind") for event in world.events("session.error")] == ["agent_lost"]
+    assert len(conversations(world)) == 1
+    assert world.supervisor() == pid
+
+
+def test_restarts_that_fail_back_off_and_then_say_why(world: World) -> None:
+    broken = {"exit": 7, "stderr": "no licence on this machine"}
+    world.start({"start": [{}, broken], "prompts": [decide(ON)]})
+    world.until(state="waiting")
+    [agent] = world.agents(world.supervisor())
+    world.kill(agent)
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
+    status = world.until(state="paused", timeout=90)
+    assert status["loop"]["pauseReason"] == "protocol_error"
+    assert "no licence on this machine" in status["loop"]["lastAttention"]["evidence"]["text"]
+    failed = [record for record in world.journal() if record["event"]["type"] == "agent_start_failed"]
+    instants = [record["event"]["mono"] for record in failed]
+    gaps = [round((later - earlier) / 1000) for earlier, later in zip(instants, instants[1:], strict=False)]
+    assert len(failed) == 6
+    for gap, planned in zip(gaps, (1, 2, 4, 8, 16), strict=True):
+        assert planned <= gap <= planned + 4
+    assert status["loop"]["iterationCount"] == 1  # none was handed over, none counts
+
+
+def test_a_handover_that_never_starts_is_tried_again_and_counts_once(world: World) -> None:
+    world.start([{"do": "refuse", "reason": "not now"}, {"do": "refuse", "reason": "not now"}, decide(DONE)])
+    assert world.run("wait").code == 0
+    found = world.loop()
+    assert (found["iterationCount"], found["promptsSent"]) == (1, 1)
+    assert len(world.said("loop")) == 1
+
+
+def test_a_missing_or_broken_agent_leaves_nothing(world: World) -> None:
+    missing = world.json("start", "--every", "1h", "--agent", "nobody", "x", code=6)
+    assert missing["error"]["kind"] == "agent_unable"
+    script = world.script({"start": [{"exit": 9, "stderr": "I cannot run here"}]})
+    argv = ("--detach", "--every", "1h", "--agent", "demo", "x", "--", "--script", str(script))
+    broken = world.json("start", *argv, code=6)
+    assert "I cannot run here" in broken["error"]["message"]
+    assert world.json("status", code=3)["error"]["kind"] == "not_found"
+    assert world.processes() == []
+    left = [name for name in os.listdir(world.home / "sessions") if name != ".lock"]
+    assert left == []
+    assert os.listdir(world.home / "run") == []

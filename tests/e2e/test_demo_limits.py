@@ -1,0 +1,105 @@
+"""Iterations and time run out: once, in order, and an update goes on from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.demo_words import DONE, ON, decide
+from tests.support.world import QUICK, World
+
+pytestmark = pytest.mark.slow
+
+
+def kinds(world: World) -> list[str]:
+    return [record["event"]["type"] for record in world.journal()]
+
+
+def test_the_iteration_limit_and_more_of_them(world: World) -> None:
+    world.start([decide(ON), decide(ON), decide(DONE)], *QUICK, "--max-iterations", "2")
+    assert world.run("wait").code == 13
+    found = world.loop()
+    assert (found["iterationCount"], found["lastAttention"]["status"]) == (2, "iteration_limit")
+    assert found["lastAttention"]["evidence"]["source"] == "extension"
+    refused = world.json("resume", code=4)
+    assert "--max-iterations" in refused["error"]["message"]
+    assert len(world.events("loop.attention")) == 1
+    world.ok("update", "--max-iterations", "3")
+    assert world.loop()["pauseReason"] == "iteration_limit"
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    assert world.loop()["iterationCount"] == 3
+
+
+def test_the_deadline_while_waiting(world: World) -> None:
+    world.start([decide(ON), decide(DONE)], "--for", "3s")
+    world.until(state="waiting")
+    assert world.peek()["loop"]["nextDueAt"] is None  # the wake would lie behind the deadline
+    assert world.run("wait").code == 12
+    found = world.loop()
+    event = found["lastAttention"]
+    assert (event["calendarElapsedMs"], event["deadlineRemainingMs"]) == (3000, 0)
+    assert event["endedAt"] == found["deadlineAt"] <= event["observedAt"]
+    assert found["deadlineRemainingMs"] == 0
+    refused = world.json("resume", code=4)
+    assert "--for" in refused["error"]["message"]
+    world.ok("update", "--for", "1h", *QUICK)
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    assert [e["data"]["status"] for e in world.events("loop.attention")] == ["duration_limit", "completed"]
+
+
+def test_the_deadline_while_running_lets_the_iteration_finish(world: World) -> None:
+    world.start([decide(DONE, wait_for=world.gate("go"))], "--for", "2s")
+    assert world.run("wait").code == 12
+    assert world.pairs()[0] == 1
+    assert world.events("abort") == []
+    world.open("go")
+    world.until(state="completed")
+    assert [e["data"]["status"] for e in world.events("loop.attention")] == ["duration_limit", "completed"]
+
+
+def test_the_deadline_while_paused(world: World) -> None:
+    world.start([decide(ON)], "--for", "6s")
+    world.until(state="waiting")
+    world.ask("pause")
+    world.until(state="paused", pauseReason="duration_limit")
+    assert world.steps()[-2:] == [("paused", "user"), ("paused", "duration_limit")]
+
+
+def test_the_deadline_while_nobody_was_there_comes_before_the_refusal(world: World) -> None:
+    world.configure(f'on_attention = "{world.hook("")}"')
+    world.start([decide(ON)], "--for", "8s")
+    world.until(state="waiting")
+    world.ok("close")
+    before = kinds(world)
+    assert world.loop()["pauseReason"] == "session_closed"
+    world.wait_for(lambda: world.loop()["deadlineRemainingMs"] == 0, "the deadline")
+    assert kinds(world) == before  # looking writes nothing
+    refused = world.json("resume", code=4)
+    assert "--for" in refused["error"]["message"]
+    assert kinds(world)[len(before) :] == ["ticked"]
+    assert world.recorded() is not None
+    found = world.loop()
+    assert (found["state"], found["pauseReason"]) == ("paused", "duration_limit")
+    [event] = world.wait_for(world.received, "the hook")
+    assert event == found["lastAttention"]
+    world.json("resume", code=4)
+    assert len(world.events("loop.attention")) == 1
+    world.until_over(found_pid) if (found_pid := world.status()["session"]["supervisor"]["pid"]) else None
+    world.ok("update", "--for", "1h")
+    assert world.loop()["pauseReason"] == "duration_limit"
+
+
+def test_update_without_a_supervisor_and_bad_values_change_nothing(world: World) -> None:
+    world.start([decide(ON)])
+    world.until(state="waiting")
+    world.ask("close")
+    world.wait_for(lambda: not world.processes(), "the end of the supervisor")
+    before = world.journal()
+    for argv in (("--every", "59s"), ("--every", "10"), ("--max-iterations", "0"), ("--for", "0s"), ()):
+        assert world.run("update", *argv).code == 2, argv
+    assert world.journal() == before
+    changed = world.json("update", "--every", "2h", "--max-iterations", "60")["loop"]
+    assert (changed["rhythm"], changed["maxIterations"]) == ({"kind": "fixed", "everyMs": 7_200_000}, 60)
+    assert world.json("stop")["loop"]["state"] == "stopped"
+    assert world.processes() == []
