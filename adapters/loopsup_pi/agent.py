@@ -103,6 +103,7 @@ class PiAgent:
         file = state.get("sessionFile")
         self._conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
         self._started = True
+        self._diagnostics.came_up()
         return AgentStarted(self._conversation, _marker(hello.get("marker")), _marker(hello.get("newest")))
 
     async def _ready(self) -> tuple[Record, Record]:
