@@ -54,7 +54,7 @@ def test_the_folder_lies_beside_pis_session_and_pi_tolerates_it() -> None:
         assert stat.S_IMODE(pi.real_folder.stat().st_mode) == 0o700
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in pi.real_folder.iterdir()}
         assert modes == dict.fromkeys(
-            ("session.toml", "journal.jsonl", "events.jsonl", "supervisor.log", "lock"), 0o600
+            ("session.toml", "journal.jsonl", "events.jsonl", "supervisor.log", "lock", "agent.json"), 0o600
         )
         pi.act("close")
         assert "PI-ALONE" in run_pi(pi, "--session", session["id"], "hello")
@@ -115,8 +115,8 @@ def test_a_conversation_has_one_owner_whoever_opens_it() -> None:
         options = ["--agent", "pi", "--every", "1m", "--detach", "--json", "--continue", str(pi.pi_file)]
         second = pi.act("start", *options, "obj", env=elsewhere, expect=4).obj
         assert second["error"]["kind"] == "refused"
-        for verb in ("resume", "pause"):
-            pi.act(verb, env=elsewhere, expect=3)
+        assert pi.act("resume", env=elsewhere, expect=4).err == "loopsup: the loop is not paused (waiting)\n"
+        assert pi.json("status", env=elsewhere)["session"]["supervisor"]["pid"] == owner
         assert [process.pid for process in pi.processes() if "supervise" in process.cmdline()] == [owner]
         assert len(pi.pis()) == 1
 
@@ -149,7 +149,7 @@ def test_the_hook_gets_the_event_with_pis_session() -> None:
         pi.configure(f'on_attention = "{hook}"\n')
         pi.begin(objective="objective {} \u2028 ü")
         loop = pi.wait(expect=0)
-        (ran,) = [pi.until_event("loop.hook")]
+        ran = pi.until_event("loop.hook")["data"]
         assert ran == {"path": str(hook), "exit": 0, "durationMs": ran["durationMs"]}
         (given,) = pi.root.glob("hook.*")
         raw = given.read_bytes()
@@ -184,7 +184,7 @@ def test_pis_own_configuration_of_the_hook_is_honoured() -> None:
         (pi.agent_dir / "loop.json").write_text(json.dumps({"onAttention": str(hook)}))
         pi.begin()
         pi.wait(expect=0)
-        assert pi.until_event("loop.hook")["exit"] == 0
+        assert pi.until_event("loop.hook")["data"]["exit"] == 0
         assert len(list(pi.root.glob("hook.*"))) == 1
 
 
