@@ -217,14 +217,14 @@ def test_the_agent_may_look_but_not_decide_for_the_person() -> None:
         assert (pi.project / "out2").read_text().split("\n")[-2] == "4"
 
 
+ASKING = """pi.on("tool_call", async (event: any, ctx: any) => {
+  if (event.toolName === "bash" && !(await ctx.ui.confirm("Run it?", event.input.command)))
+    return { block: true, reason: "nobody said yes" }; });"""
+
+
 def test_a_dialog_of_a_users_extension_is_answered_from_outside() -> None:
     with product([Reply(tools=[bash("touch made.txt")]), COMPLETE]) as pi:
-        pi.pi_world.extension(
-            "asking",
-            """pi.on("tool_call", async (event: any, ctx: any) => {
-              if (event.toolName === "bash" && !(await ctx.ui.confirm("Run it?", event.input.command)))
-                return { block: true, reason: "nobody said yes" }; });""",
-        )
+        pi.pi_world.extension("asking", ASKING)
         pi.begin()
         question = pi.wait_for(lambda: pi.loop()["question"], "a question")
         assert "touch made.txt" in question["text"]
@@ -246,3 +246,44 @@ def test_no_setting_of_the_users_pi_is_written() -> None:
         names = sorted(path.name for path in (pi.agent_dir).iterdir())
         assert "auth.json" not in names or (pi.agent_dir / "auth.json").read_text() in ("{}", "")
         assert os.listdir(pi.pi_world.root / "home") in ([], [".cache"])
+
+
+FORK = """pi.registerCommand("copy", { handler: async (_: any, ctx: any) => {
+  const user = ctx.sessionManager.getBranch().filter((e: any) => e.type === "message" && e.message.role === "user");
+  await ctx.fork(user[0].id); } });"""
+
+
+def test_a_fork_pauses_the_loop_and_the_session_keeps_its_conversation() -> None:
+    """L-117, case 110: no timer in either conversation."""
+    with product([Reply("BEFORE-THE-FORK", [decision("continue", nextDelay="1h")]), COMPLETE]) as pi:
+        pi.pi_world.extension("fork", FORK)
+        session = pi.begin()["session"]
+        pi.until(state="waiting")
+        pi.act("say", "/copy")
+        loop = pi.wait(expect=16)
+        assert (loop["state"], loop["pauseReason"], loop["nextDueAt"]) == ("paused", "fork", None)
+        pi.wait_for(lambda: not pi.pis(), "the end of the agent that moved")
+        pi.act("resume")
+        pi.act("update", "--every", "1s")
+        pi.wait(expect=0)
+        assert pi.status()["session"]["agentSessionId"] == session["agentSessionId"]
+        assert "BEFORE-THE-FORK" in json.dumps(pi.requests[1]["messages"])
+
+
+def test_a_question_nobody_answers_is_denied_after_its_time() -> None:
+    with product([Reply(tools=[bash("touch made.txt")]), COMPLETE]) as pi:
+        pi.pi_world.extension("asking", ASKING)
+        pi.configure('[permissions]\ntimeout = "1s"\n')
+        pi.begin()
+        pi.wait(expect=0)
+        assert not (pi.project / "made.txt").exists()
+        (asked,) = pi.data("permission.requested")
+        assert pi.data("permission.completed") == [{"id": asked["id"], "outcome": "denied", "by": "timeout"}]
+        assert pi.loop()["question"] is None
+
+
+def test_a_tool_result_of_many_mebibytes_stalls_nothing() -> None:
+    with product([Reply(tools=[bash("seq 1 1500000")]), COMPLETE]) as pi:
+        pi.begin()
+        assert pi.wait(expect=0)["llmCalls"] == 2
+        assert (pi.folder() / "events.jsonl").stat().st_size < 1024 * 1024
