@@ -23,9 +23,8 @@ class Diagnostics:
         self._count = 0
 
     def line(self, text: str) -> None:
-        if text.startswith(ROUTINE):
-            return
-        self._tail.append(text[:WIDTH])
+        if not text.startswith(ROUTINE):
+            self._tail.append(text[:WIDTH])
         self._count += 1
         if self._count < LOGGED_LINES:
             self._log(f"pi: {text[:WIDTH]}")

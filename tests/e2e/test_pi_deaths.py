@@ -155,3 +155,21 @@ def test_a_foreground_supervisor_closes_on_sigterm() -> None:
         assert process.returncode == 17
         assert pi.processes() == []
         assert pi.loop()["pauseReason"] == "session_closed"
+
+
+def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
+    """Power failure."""
+    with product([Reply("BEFORE", [decision("continue", nextDelay="1s")]), HANGING, COMPLETE]) as pi:
+        pi.begin()
+        pi.server.wait_for_requests(2)
+        owner, agent = pi.supervisor(), pi.the_pi().pid
+        for pid in (owner, agent):
+            os.kill(pid, signal.SIGKILL)
+        pi.until_over(owner)
+        pi.until_over(agent)
+        assert pi.loop()["pauseReason"] == "supervisor_lost"
+        pi.act("resume")
+        loop = pi.wait(expect=0)
+        assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (3, 3, 3)
+        assert "BEFORE" in json.dumps(pi.requests[2]["messages"])
+        assert pi.balanced()

@@ -33,10 +33,11 @@ def test_a_loop_ends_with_its_verdict(verb: str, code: int, state: str) -> None:
 
 
 def test_a_following_start_shows_the_conversation_and_exits_with_the_verdict() -> None:
-    with product([Reply("I looked at it.", [decision("complete", "all green")])]) as pi:
+    with product([Reply("I looked at it.", [decision("complete", "all \x1b[2Jgreen")])]) as pi:
         done = pi.act("start", "--agent", "pi", "--every", "1m", "watch")
         assert "I looked at it." in done.out
-        assert "all green" in done.out
+        assert "green" in done.out
+        assert "\x1b[2J" not in done.out + pi.act("status").out + pi.act("history").out + pi.act("logs").out
         assert "tools run unasked" in done.err
 
 
@@ -248,3 +249,68 @@ def test_the_same_session_takes_the_next_loop_in_the_same_conversation() -> None
         assert "Objective (verbatim): the first" in one
         assert "Objective (verbatim): the second" in two
         assert "Last decision/summary/evidence: none" in two
+
+
+def test_a_message_during_an_iteration_waits_for_its_end() -> None:
+    script = [
+        Reply("Looking.", [decision("continue", nextDelay="1h")], delay_s=2.0),
+        Reply("CHAT-ANSWER"),
+    ]
+    with product(script) as pi:
+        pi.begin()
+        pi.server.wait_for_requests(1)
+        answered = pi.act("say", "--wait", "hello")
+        assert "CHAT-ANSWER" in answered.out
+        assert [data["origin"] for data in pi.data("user.message")] == ["loop", "user"]
+        loop = pi.loop()
+        assert (loop["state"], *counts(loop)) == ("waiting", 1, 0, 1, 1)
+        assert pi.balanced()
+
+
+def test_an_abort_of_the_users_own_turn_leaves_the_loop_alone() -> None:
+    with product([Reply(tools=[decision("continue", nextDelay="1h")]), Reply("half", hang="stream")]) as pi:
+        pi.begin()
+        pi.until(state="waiting")
+        pi.act("say", "tell me everything")
+        pi.server.wait_for_requests(2)
+        pi.act("abort")
+        pi.server.wait_for_hangups(1)
+        loop = pi.loop()
+        assert (loop["state"], loop["pauseReason"], *counts(loop)) == ("waiting", None, 1, 0, 1, 1)
+        assert pi.balanced()
+
+
+def test_a_wake_while_the_user_has_a_turn_comes_once_after_it() -> None:
+    """Case: a tick that finds the agent busy is one queued iteration, never a burst."""
+    script = [
+        Reply(tools=[decision("continue")]),
+        Reply("A long answer.", delay_s=5.0),
+        Reply(tools=[decision("complete")]),
+    ]
+    with product(script) as pi:
+        pi.begin(every="3s")
+        pi.until(state="waiting")
+        pi.act("say", "think hard")
+        assert pi.until(state="queued")["loop"]["iterationCount"] == 1
+        assert counts(pi.wait(expect=0)) == (2, 0, 2, 2)
+        assert [data["origin"] for data in pi.data("user.message")] == ["loop", "user", "loop"]
+        assert pi.balanced()
+
+
+def test_a_deadline_under_a_running_iteration_lets_it_finish_and_counts_its_end() -> None:
+    with product([Reply(tools=[decision("complete")], delay_s=4.0)]) as pi:
+        pi.begin("--for", "2s", every="1s")
+        assert pi.wait(expect=12)["pauseReason"] == "duration_limit"
+        assert pi.until(state="completed")["loop"]["llmCalls"] == 1
+        assert [data["status"] for data in pi.data("loop.attention")] == ["duration_limit", "completed"]
+        assert pi.balanced()
+
+
+def test_the_iteration_limit_pauses_the_loop() -> None:
+    with product([Reply(tools=[decision("continue")]), Reply(tools=[decision("complete")])]) as pi:
+        pi.begin("--max-iterations", "1", every="1s")
+        assert pi.wait(expect=13)["pauseReason"] == "iteration_limit"
+        assert pi.act("resume", expect=4).out == ""
+        pi.act("update", "--max-iterations", "2")
+        pi.act("resume")
+        assert counts(pi.wait(expect=0)) == (2, 0, 2, 2)

@@ -287,3 +287,26 @@ def test_a_tool_result_of_many_mebibytes_stalls_nothing() -> None:
         pi.begin()
         assert pi.wait(expect=0)["llmCalls"] == 2
         assert (pi.folder() / "events.jsonl").stat().st_size < 1024 * 1024
+
+
+def test_two_starts_at_once_make_one_session() -> None:
+    with product([LATER, LATER]) as pi:
+        argv = ("start", "--agent", "pi", "--every", "auto", "--min-delay", "1s", "--detach", "--json", "obj")
+        both = [pi.finish(process) for process in [pi.spawn(*argv), pi.spawn(*argv)]]
+        assert sorted(ran.code for ran in both) == [0, 4], both
+        pi.until(state="waiting")
+        assert len(pi.pis()) == 1
+        assert len(pi.requests) == 1
+        assert [path.name for path in (pi.home / "sessions").iterdir() if path.name[0] != "."] == ["project"]
+
+
+def test_a_second_session_beside_the_first_has_its_own_pi() -> None:
+    with product([LATER, COMPLETE]) as pi:
+        first = pi.begin()["session"]
+        pi.until(state="waiting")
+        second = pi.begin("--session", "second")["session"]
+        pi.json("wait", "--session", "second", "--timeout", "60s")
+        assert second["file"] != first["file"]
+        assert len(user_texts(pi.requests[1])) == 1
+        assert pi.loop()["state"] == "waiting"
+        assert "--session" in pi.act("wait", expect=2).err

@@ -105,7 +105,7 @@ def test_arguments_after_the_dashes_reach_pi() -> None:
         assert "SPEAK-LIKE-A-PIRATE" in str(pi.requests[0]["messages"][0]["content"])
 
 
-def test_a_pi_without_a_key_is_told_and_the_loop_pauses_with_its_words() -> None:
+def test_a_pi_without_a_key_is_told_in_its_words_and_no_iteration_counts() -> None:
     with product() as pi:
         (pi.agent_dir / "models.json").write_text("{}")
         (pi.agent_dir / "settings.json").write_text("{}")
