@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 import pexpect
@@ -173,3 +174,37 @@ def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (3, 3, 3)
         assert "BEFORE" in json.dumps(pi.requests[2]["messages"])
         assert pi.balanced()
+
+
+def test_a_pi_that_stands_still_is_ended_by_the_watchdog_and_the_loop_asks_a_new_one() -> None:
+    """It answers neither its model nor an abort; the next process has the same conversation."""
+    with product([HANGING, COMPLETE]) as pi:
+        pi.configure('[agent]\nsilence_timeout = "2s"\n')
+        pi.begin()
+        pi.server.wait_for_requests(1)
+        agent = pi.the_pi()
+        agent.suspend()
+        loop = pi.wait(expect=0)
+        assert not psutil.pid_exists(agent.pid)
+        assert (loop["iterationCount"], loop["protocolRetryCount"], loop["promptsSent"]) == (1, 1, 2)
+        assert pi.balanced()
+
+
+def test_close_ends_a_pi_that_stands_still() -> None:
+    with product([HANGING]) as pi:
+        pi.begin()
+        pi.server.wait_for_requests(1)
+        pi.the_pi().suspend()
+        pi.act("close")
+        assert pi.processes() == []
+        assert pi.loop()["pauseReason"] == "session_closed"
+
+
+def test_a_killed_pi_takes_its_tool_along() -> None:
+    """Pi gives its tools sessions of their own: they outlive its SIGKILL unless somebody ends them."""
+    with product([Reply(tools=[bash("echo $$ > pid; sleep 300")]), COMPLETE]) as pi:
+        pi.begin()
+        tool = int(pi.file_text("pid"))
+        pi.kill(pi.the_pi().pid)
+        pi.wait(expect=14)
+        pi.until_over(tool)
