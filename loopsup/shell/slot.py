@@ -31,6 +31,7 @@ class AgentSlot:
         self._agent: Agent | None = None
         self._link: AgentLink | None = None
         self._closed = False
+        self._burial: asyncio.Task[None] | None = None
 
     @property
     def up(self) -> bool:
@@ -43,6 +44,7 @@ class AgentSlot:
     async def start(self, link: AgentLink) -> AgentStarted:
         """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
         agent: Agent | None = None
+        await self._buried()
         try:
             agent = self._adapter.agent(self._launch(), link)
             started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
@@ -89,8 +91,10 @@ class AgentSlot:
             await self._call("announce", self._agent.announce(event))
 
     def forget(self) -> None:
-        """It ended by itself."""
-        self._agent = self._link = None
+        """It ended by itself. What it left (tools it was running, its sockets) is cleaned up before the next one."""
+        agent, self._agent, self._link = self._agent, None, None
+        if agent is not None:
+            self._burial = asyncio.get_running_loop().create_task(_quietly(agent.close()))
 
     async def empty(self, *, for_good: bool = False) -> None:
         """End the agent, if there is one; nothing it says any more is heard."""
@@ -101,6 +105,11 @@ class AgentSlot:
             self._link = None
         if agent is not None:
             await _quietly(agent.close())
+        await self._buried()
+
+    async def _buried(self) -> None:
+        if self._burial is not None:
+            await asyncio.wait([self._burial])
 
     async def _call(self, what: str, work: Awaitable[None]) -> None:
         """An agent that does not listen is the watch's business, not the caller's."""

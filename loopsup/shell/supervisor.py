@@ -40,6 +40,7 @@ from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
 from loopsup.shell.slot import AgentSlot
+from loopsup.store.facts import session_facts
 from loopsup.store.identity import Identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
@@ -103,14 +104,8 @@ class Supervisor:
 
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
-        who = self.identity
-        return SessionFacts(
-            name=who.name,
-            id=who.id,
-            agent=who.agent,
-            agent_session_id=who.agent_session_id,
-            file=who.agent_file,
-            cwd=who.cwd,
+        return session_facts(
+            self.identity,
             alive=True,
             responding=True,
             pid=self._pid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 
@@ -143,7 +144,7 @@ def test_restarts_that_fail_back_off_and_then_say_why(world: World) -> None:
     assert "no licence on this machine" in status["loop"]["lastAttention"]["evidence"]["text"]
     failed = [record for record in world.journal() if record["event"]["type"] == "agent_start_failed"]
     instants = [record["event"]["mono"] for record in failed]
-    gaps = [round((later - earlier) / 1000) for earlier, later in zip(instants, instants[1:], strict=False)]
+    gaps = [round((later - earlier) / 1000) for earlier, later in itertools.pairwise(instants)]
     assert len(failed) == 6
     for gap, planned in zip(gaps, (1, 2, 4, 8, 16), strict=True):
         assert planned <= gap <= planned + 4

@@ -196,15 +196,16 @@ def test_close_ends_a_pi_that_stands_still() -> None:
         pi.server.wait_for_requests(1)
         pi.the_pi().suspend()
         pi.act("close")
-        assert pi.processes() == []
+        pi.wait_for(lambda: pi.processes() == [], "the end of everything")
         assert pi.loop()["pauseReason"] == "session_closed"
 
 
 def test_a_killed_pi_takes_its_tool_along() -> None:
     """Pi gives its tools sessions of their own: they outlive its SIGKILL unless somebody ends them."""
-    with product([Reply(tools=[bash("echo $$ > pid; sleep 300")]), COMPLETE]) as pi:
+    with product([Reply(tools=[bash("sleep 1; echo $$ > pid; sleep 300")]), COMPLETE]) as pi:
         pi.begin()
         tool = int(pi.file_text("pid"))
         pi.kill(pi.the_pi().pid)
         pi.wait(expect=14)
         pi.until_over(tool)
+        assert not list((pi.home / "run").glob("pi-*"))  # nor is its socket left
