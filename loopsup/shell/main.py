@@ -22,6 +22,7 @@ from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
+from loopsup.shell import leftover
 from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
@@ -83,6 +84,8 @@ class _Session:
         try:
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
+            else:
+                await leftover.end(self._folder, self._log.write)
             self._open_files(supervisor)
             server = ControlServer(
                 Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid

@@ -32,6 +32,7 @@ from loopsup.core.model import AbortReason, Loop, Moment, State
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
+from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
@@ -185,6 +186,7 @@ class Supervisor:
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
         self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
+        leftover.note(self.folder, self.host.slot.pid, self.log)
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:

@@ -147,7 +147,12 @@ def test_status_is_shown_when_it_says_something_new(tmp_path: Path) -> None:
         return {"session": session, "loop": {"state": state, "calendarElapsedMs": elapsed, "deadlineRemainingMs": 9}}
 
     follower = bus.subscribe(None)
-    for shown in (status("waiting", 1), status("waiting", 2), status("running", 2), {"session": session, "loop": None}):
+    for shown in (
+        status("waiting", 1),
+        status("waiting", 2),
+        status("running", 2),
+        {"session": session, "loop": None},
+    ):
         bus.show_status(shown)
         bus.show_status(shown)
     states = [line["status"]["loop"] for line in _taken(follower)]

@@ -14,9 +14,9 @@ from loopsup.core.events import Pause, Resume, Start, Stop, Ticked, Update
 from loopsup.core.limits import DAY, HOUR
 from loopsup.core.model import Moment, Paused, PauseReason
 from loopsup.errors import StorageError
+from loopsup.ports import AgentUnableError, Doing, Prompt
 from loopsup.shell.keeper import Change, Keeper
 from loopsup.store.journal import JournalAppender
-from loopsup.ports import AgentUnableError, Doing, Prompt
 from tests.shell.world import FullDisk, World, night, replay
 from tests.support.fake_agent import FakeAdapter, FakeAgent, does, hangs, says, start_fails, talks
 from tests.support.script import T0, call, policy_of

@@ -491,9 +491,7 @@ def test_messages_of_two_at_once(tmp_path: Path) -> None:
     agent = _agent(talks("a", lasts_s=1), talks("b"))
 
     async def story(world: World, clock: VirtualClock) -> None:
-        one, two = await asyncio.gather(
-            world.ask("say", text="1", wait=True), world.ask("say", text="2", wait=True)
-        )
+        one, two = await asyncio.gather(world.ask("say", text="1", wait=True), world.ask("say", text="2", wait=True))
         assert (one.message, two.message) == ("a", "b")
 
     night(tmp_path, story, agent)
