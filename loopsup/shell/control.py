@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -44,36 +45,33 @@ class ControlServer:
         self._handlers = handlers
         self._agent_pid = agent_pid
         self._server: asyncio.Server | None = None
-        self._wanted = False
+        self._made: tuple[int, int] | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """StorageError if the socket cannot be made."""
-        self._wanted = True
         private_dir(self._path.parent)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._path.unlink(missing_ok=True)
-            _bind_private(listening, self._path)
-            self._server = await asyncio.start_unix_server(self._connected, sock=listening)
+            _make_way(self._path)
+            self._server = await asyncio.start_unix_server(self._connected, sock=_bound(self._path))
+            self._made = _place(self._path)
         except OSError as error:
-            listening.close()
             raise StorageError(f"the control socket {self._path} cannot be made: {error.strerror}") from error
 
     @property
     def vanished(self) -> bool:
-        """Somebody removed the socket's file (a cleaner of temporary files, say)."""
-        with contextlib.suppress(OSError):
-            return self._wanted and not self._path.is_socket()
-        return True
+        """Somebody removed the socket's file (a cleaner of temporary files, say) or put something else there."""
+        return self._server is not None and _place(self._path) != self._made
 
     async def restart(self) -> None:
-        await self._stop_listening()
+        """Listen at a fresh file. StorageError: not yet; it may be tried again."""
+        before = self._server
         await self.start()
+        if before is not None:
+            before.close()
 
     async def stop(self) -> None:
         """No new connections; those open get their last lines first."""
-        self._wanted = False
         await self._stop_listening()
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=1.0)
@@ -160,6 +158,26 @@ class ControlServer:
         return False
 
 
+def _place(path: Path) -> tuple[int, int] | None:
+    """Which file lies there, None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make_way(path: Path) -> None:
+    """Remove the socket of a dead supervisor; whatever else lies there is not ours to remove."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        raise StorageError(f"{path}, the place of the control socket, is not a socket of this user; move it away")
+    path.unlink()
+
+
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
     splitter = LineSplitter(MAX_LINE)
     size = 0
@@ -178,13 +196,18 @@ async def _gone(reader: asyncio.StreamReader) -> None:
             pass
 
 
-def _bind_private(listening: socket.socket, path: Path) -> None:
-    """0600 from its first instant. Without an await in between: the mask is the whole process's."""
+def _bound(path: Path) -> socket.socket:
+    """A socket at `path`, 0600 from its first instant. No await in between: the mask is the whole process's."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     old = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listening.bind(os.fspath(path))
+    except BaseException:
+        listening.close()
+        raise
     finally:
         os.umask(old)
+    return listening
 
 
 def _peer(connected: socket.socket) -> tuple[int, int] | None:

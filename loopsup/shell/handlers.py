@@ -122,7 +122,11 @@ class Handlers:
         try:
             async with supervisor.changed:
                 await supervisor.changed.wait_for(
-                    lambda: supervisor.loop is None or supervisor.loop.state not in ACTIVE or supervisor.closing
+                    lambda: (
+                        supervisor.loop is None
+                        or supervisor.loop.state not in ACTIVE
+                        or supervisor.closed.is_set()  # only then the journal says how it was left
+                    )
                 )
         finally:
             supervisor.bus.unsubscribe(follower)

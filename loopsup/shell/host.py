@@ -245,7 +245,7 @@ class AgentHost:
             self._spawn(self._deny(question.id))
         run = self.run
         if run is None:
-            self._offer()
+            self._offer()  # and no news of it: that would bring the next tick at once, for ever
         elif _reached(abort_due(run.abort_asked), now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))

@@ -32,6 +32,7 @@ from loopsup.core.model import AbortReason, Loop, Moment, State
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
+from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
@@ -103,11 +104,12 @@ class Supervisor:
 
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
+        over = self.closed.is_set()  # the answer to `close` says how it stands afterwards
         return session_facts(
             self.identity,
-            alive=True,
-            responding=True,
-            pid=self._pid,
+            alive=not over,
+            responding=not over,
+            pid=None if over else self._pid,
             clients=self.bus.followers,
             problem=problem,
         )
@@ -184,6 +186,7 @@ class Supervisor:
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
         self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
+        leftover.note(self.folder, self.host.slot.pid, self.log)
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
@@ -321,8 +324,8 @@ class Supervisor:
         await self.performer.drain()
         await self._end_tasks()
         self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
+        self.closed.set()
         async with self.changed:
             self.changed.notify_all()
         self.bus.show_status(self.status())
         self.bus.end(reason)
-        self.closed.set()

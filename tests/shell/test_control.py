@@ -347,8 +347,9 @@ def test_status_is_told_to_followers_once_for_each_change(tmp_path: Path) -> Non
         lines = []
         while (line := await client.line()) is not None:
             lines.append(line)
-        shown = [line["status"]["loop"] for line in lines if "status" in line]
-        assert [loop and loop["state"] for loop in shown] == [None, "waiting", "paused"]
+        shown = [line["status"] for line in lines if "status" in line]
+        seen = [(s["loop"] and s["loop"]["state"], s["session"]["supervisor"]["alive"]) for s in shown]
+        assert seen == [(None, True), ("waiting", True), ("paused", True), ("paused", False)]
         await client.leave()
 
     live(tmp_path, story, _agent())
