@@ -106,13 +106,14 @@ def _live(tmp_path: Path, adapter: FakeAdapter) -> World:
             worlds.append(world)
             world.start()
             await world.until(lambda: world.place[0] != "running" and world.place[0] != "queued")
-        left = asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left
 
     asyncio.run(main())
     return worlds[0]
 
 
+@pytest.mark.slow
 def test_the_close_lets_a_hook_finish(tmp_path: Path) -> None:
     out = tmp_path / "event.json"
     _hook(tmp_path, f"sleep 0.3; cat >{out}")
@@ -123,6 +124,7 @@ def test_the_close_lets_a_hook_finish(tmp_path: Path) -> None:
     assert kinds.index("loop.attention") < kinds.index("loop.hook") < kinds.index("session.shutdown")
 
 
+@pytest.mark.slow
 def test_an_announcement_made_by_the_close_itself(tmp_path: Path) -> None:
     """A `complete` accepted before the close is applied by it; its hook runs, too."""
     out = tmp_path / "event.json"
@@ -141,6 +143,7 @@ def test_an_announcement_made_by_the_close_itself(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_a_failing_hook_changes_nothing(tmp_path: Path) -> None:
     _hook(tmp_path, "echo broken >&2; exit 3")
     world = _live(tmp_path, FakeAdapter(default=says("block")))

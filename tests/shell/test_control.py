@@ -355,6 +355,7 @@ def test_status_is_told_to_followers_once_for_each_change(tmp_path: Path) -> Non
     live(tmp_path, story, _agent())
 
 
+@pytest.mark.slow
 def test_a_follower_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         world = served.world
@@ -388,6 +389,7 @@ def test_the_socket_is_private_and_made_again_when_it_vanishes(tmp_path: Path) -
     live(tmp_path, story, _agent())
 
 
+@pytest.mark.slow
 def test_the_socket_is_made_again_with_its_directory(tmp_path: Path) -> None:
     """A cleaner took the whole directory, and for a while it cannot be made again."""
 
