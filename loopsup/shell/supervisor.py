@@ -265,9 +265,12 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.log(f"internal error: {type(error).__name__}: {error}")
-            self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
+            self._fault(error)
         self.touch()
+
+    def _fault(self, error: BaseException) -> None:
+        self.log(f"internal error: {type(error).__name__}: {error}")
+        self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
 
     async def _end_tasks(self) -> None:
         """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
@@ -282,8 +285,12 @@ class Supervisor:
         while not self.closing:
             self._wake.clear()
             now = self.clock.now()
-            self._tick(now)
-            self.bus.show_status(self.status())
+            try:
+                self._tick(now)
+                self.bus.show_status(self.status())
+            except Exception as error:  # a fault of ours must not leave an agent behind
+                self._fault(error)
+                self.ask_to_close("internal_error")
             async with self.changed:
                 self.changed.notify_all()
             if self.closing:
