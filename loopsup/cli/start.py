@@ -28,7 +28,7 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.wait import exit_code
 from loopsup.core.policy import check
-from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError
 from loopsup.wire.control import Response
 
 
