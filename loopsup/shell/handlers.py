@@ -118,7 +118,7 @@ class Handlers:
         supervisor = self._supervisor
         if supervisor.loop is None:
             raise NotFoundError("there is no loop in this session")
-        follower = supervisor.bus.subscribe(None)  # counts as one, so that the session stays open
+        follower = supervisor.bus.join()  # counts as one, so that the session stays open
         try:
             async with supervisor.changed:
                 await supervisor.changed.wait_for(

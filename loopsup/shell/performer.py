@@ -60,7 +60,8 @@ class Performer:
         match result:
             case Accepted():
                 supervisor.fact(HandoverAccepted(effect.stamp))
-            case Refused(reason, busy):
+            case Refused(said, busy):
+                reason = words.bounded(said)
                 told = f"the agent is busy: {reason}" if busy else f"the agent did not take the prompt: {reason}"
                 supervisor.publish(words.LOOP_NOTICE, {"message": told}, iteration=effect.stamp.iteration)
                 supervisor.fact(HandoverRefused(effect.stamp, reason, busy))

@@ -11,6 +11,8 @@ from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import LoopsupError
 from loopsup.wire import events as words
 
+MAX_ANSWER = 1024 * 1024  # characters of an answer shown to who waits for it; the agent's own file has all
+
 
 @dataclass(slots=True)
 class Run:
@@ -51,11 +53,12 @@ def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
         run.open_turn = str(data.get("turnId"))
     elif kind == words.TURN_END:
         run.open_turn = None
-        run.error = str(data.get("error", {}).get("message", "")) if data.get("stopReason") == "error" else None
+        said = str(data.get("error", {}).get("message", ""))
+        run.error = words.bounded(said) if data.get("stopReason") == "error" else None
     elif kind == words.ASSISTANT_MESSAGE:
-        run.answer = str(data.get("text", "")) or run.answer
+        run.answer = words.bounded(str(data.get("text", "")), MAX_ANSWER) or run.answer
     elif kind == words.SESSION_ERROR:
-        run.error = str(data.get("message", ""))
+        run.error = words.bounded(str(data.get("message", "")))  # it goes into the journal and the status
 
 
 def resolve(run: Run) -> None:

@@ -172,6 +172,7 @@ class Supervisor:
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        reason = words.bounded(reason)  # it goes into the journal and the status
         self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
@@ -181,6 +182,7 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        reason = words.bounded(reason)
         self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))

@@ -42,7 +42,9 @@ from loopsup.errors import LoopsupError, UsageError, from_kind
 
 VERSION = 1
 MAX_OBJECTIVE = 1024 * 1024  # bytes of UTF-8 (L-05)
-MAX_LINE = 8 * MAX_OBJECTIVE  # an objective escaped by JSON grows at most sixfold; the rest is small
+# An objective escaped by JSON grows at most sixfold and stands twice in a status (its own and the attention
+# event's); so do a decision's two texts of 64 Ki characters, at most twelvefold.
+MAX_LINE = 20 * MAX_OBJECTIVE
 ANSWER_TIMEOUT_S = 2.0  # a supervisor that does not answer a `status` within this is not responding
 FOLLOW_BACKLOG = 1000  # events kept in memory for a client that read the file a moment ago
 
