@@ -37,7 +37,6 @@ from loopsup_copilot.server import Server
 from loopsup_copilot.tool import SUB_AGENT
 from loopsup_copilot.translate import (
     KNOWN,
-    Emit,
     Now,
     Output,
     PromptBegun,
@@ -45,6 +44,7 @@ from loopsup_copilot.translate import (
     Translator,
     Working,
 )
+from loopsup_copilot.voice import Emit
 
 START_S = 70.0  # 0.5 s; at its very first start the CLI unpacks 235 MB: 15 s on a good disk
 HANDOVER_S = 50.0  # the server answers in milliseconds
