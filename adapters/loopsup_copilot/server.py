@@ -95,6 +95,11 @@ class Server:
         if self.client is not None:
             with contextlib.suppress(Exception):  # its threads and its state; the process is gone
                 await self.client.force_stop()
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+                with contextlib.suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()  # the SDK leaves that to the garbage collector
 
     async def _ask(self) -> None:
         """The SDK saves the session and lets the server end by itself."""
