@@ -16,6 +16,7 @@ from loopsup.clock import Clock, SystemClock
 from loopsup.core.model import Moment
 from loopsup.errors import LoopsupError, RefusedError, from_kind
 from loopsup.store import journal, lock
+from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
 from loopsup.wire.events import LOOP_ATTENTION, LOOP_TRANSITION, TURN_END
 from loopsup.wire.status import SessionFacts, status_object, without_owner
@@ -185,16 +186,5 @@ def _start_hook(session: Session, event: dict[str, Any]) -> None:
 
 
 def _facts(session: Session, *, alive: bool, problem: str | None) -> SessionFacts:
-    identity = session.identity
-    return SessionFacts(
-        name=session.name,
-        id=identity.id,
-        agent=identity.agent,
-        agent_session_id=identity.agent_session_id,
-        file=identity.agent_file,
-        cwd=identity.cwd,
-        alive=alive,
-        responding=False,
-        pid=session.owner_pid() if alive else None,
-        problem=problem,
-    )
+    pid = session.owner_pid() if alive else None
+    return session_facts(session.identity, alive=alive, responding=False, pid=pid, problem=problem)

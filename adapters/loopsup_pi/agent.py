@@ -1,7 +1,7 @@
 """One running Pi (`pi --mode rpc`) behind the `Agent` port.
 
 Who says what: the stream on stdout tells what happens (translate.py), the extension's socket asks for
-verdicts and announces forks (link.py), requests on stdin make Pi act (rpc.py). Rules: a prompt is sent
+verdicts and announces forks (extension.py), requests on stdin make Pi act (rpc.py). Rules: a prompt is sent
 without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an
 abort, because an abort keeps it; no command that writes the user's settings is ever sent.
 """
@@ -22,7 +22,6 @@ from loopsup.ports import (
     AgentStarted,
     AgentUnableError,
     Conversation,
-    DecisionCall,
     Handover,
     Launch,
     Marker,
@@ -36,13 +35,10 @@ from loopsup.wire import events as ev
 from loopsup_pi import dialogs, executable
 from loopsup_pi.arguments import TOOL, command_line
 from loopsup_pi.diagnostics import WIDTH, Diagnostics
-from loopsup_pi.link import Link
+from loopsup_pi.extension import SOURCE, Extension, Markers
 from loopsup_pi.rpc import Inbox, Record, Requests
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
 
-EXTENSION = Path(__file__).with_name("extension.ts")
-MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; the extension looks for the first
-ATTENTION_ENTRY = "loopsup-attention"
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
 HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
@@ -68,15 +64,12 @@ class PiAgent:
         self._rpc = Requests(self._send)
         self._inbox = Inbox(self._deliver)
         self._translator = Translator()
-        self._link = Link(launch.run_dir, self._heard, launch.log)
-        self._hello: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
-        self._conversation: Conversation | None = None
+        self._extension = Extension(launch, events, lambda: self._stamp)
         self._started = self._closing = False
         self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
         self._accepted = False  # a prompt of ours is being worked on
         self._stamp: Stamp | None = None  # of that prompt
         self._aborting = False
-        self._verdict: bool | None = None  # the last one, until the tool's end confirms it
         self._idle = asyncio.Event()
         self._idle.set()
         self._questions = dialogs.Questions(events, self._rpc.tell)
@@ -94,22 +87,24 @@ class PiAgent:
         if path is None:
             raise AgentUnableError(executable.missing(launch.command, launch.env) or "pi cannot be found")
         try:
-            await self._link.open()
+            await self._extension.link.open()
             await self._spawn(path)
         except OSError as error:
             raise AgentUnableError(f"pi could not be started ({path}): {error.strerror or error}") from error
-        response, hello = await self._ready()
+        response, markers = await self._ready()
         state = response.get("data") or {}
         file = state.get("sessionFile")
-        self._conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
+        conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
+        self._extension.serves(conversation)
         self._started = True
-        return AgentStarted(self._conversation, _marker(hello.get("marker")), _marker(hello.get("newest")))
+        self._diagnostics.came_up()
+        return AgentStarted(conversation, *markers)
 
-    async def _ready(self) -> tuple[Record, Record]:
+    async def _ready(self) -> tuple[Record, Markers]:
         """Until Pi answers and its extension has said hello, whichever comes last."""
         assert self._watch is not None
         state = asyncio.ensure_future(self._rpc.ask({"type": "get_state"}, None))
-        ready = asyncio.gather(state, self._hello)
+        ready = asyncio.gather(state, self._extension.hello)
         over: set[asyncio.Future[Any]] = {ready, self._watch}
         try:
             await asyncio.wait(over, timeout=self._start_s, return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +122,7 @@ class PiAgent:
 
     async def _spawn(self, path: str) -> None:
         launch = self._launch
-        argv = command_line(path, str(EXTENSION), launch.session_id, launch.resume, launch.args)
+        argv = command_line(path, str(SOURCE), launch.session_id, launch.resume, launch.args)
         permissions = {
             "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
             "allow": list(launch.permissions.allow),
@@ -136,7 +131,7 @@ class PiAgent:
         self._child = await Child.spawn(
             argv,
             cwd=launch.cwd,
-            env={**launch.env, "LOOPSUP_PI_SETUP": self._link.setup(permissions)},
+            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions)},
             on_line=self._on_line,
             on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
@@ -158,13 +153,13 @@ class PiAgent:
     async def close(self) -> None:
         self._closing = True
         if self._child is not None and self._watch is not None:
-            if self.pid is not None and not self._idle.is_set():
+            if self.pid is not None and not self._idle.is_set() and not self._aborting:
                 await self.abort(AbortReason.SHUTDOWN)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._idle.wait(), CLOSE_SETTLE_S)
             await self._child.close()
             await self._watch
-        await self._link.close()
+        await self._extension.link.close()
 
     def _not_ready(self, answers: bool) -> str:
         """Why `start` gave up on a living process."""
@@ -229,15 +224,10 @@ class PiAgent:
         await self._questions.answer(question_id, allow, text)
 
     async def mark(self, marker: Marker) -> None:
-        data = {"v": 1, "loopId": marker.loop_id, "seq": marker.seq}
-        if not await self._link.append(MARKER_ENTRY, data):
-            self._launch.log(f"the marker of state {marker.seq} could not be written into Pi's session")
+        await self._extension.mark(marker)
 
     async def announce(self, event: Mapping[str, Any]) -> None:
-        """An entry in the session file, which the model does not see, and a notification."""
-        notice = f"loop {event.get('status')}: {event.get('summary')}"
-        if not await self._link.append(ATTENTION_ENTRY, dict(event), notice):
-            self._launch.log("the attention event could not be shown inside Pi")
+        await self._extension.announce(event)
 
     # ---- from Pi ----------------------------------------------------------------------------------
 
@@ -264,7 +254,7 @@ class PiAgent:
             case "extension_error":
                 self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:WIDTH]}")
             case "tool_execution_end" if record.get("toolName") == TOOL:
-                self._cross_check(record.get("isError") is not True)
+                self._extension.tool_ended(record.get("isError") is not True)
         if dialogs.is_dialog(record):
             self._questions.asked(record)
         for output in self._translator.feed(record):
@@ -299,51 +289,6 @@ class PiAgent:
 
     def _settle(self, aborted: bool) -> None:
         self._accepted = self._aborting = False
-        self._stamp = self._verdict = None
+        self._stamp = None
         self._idle.set()
         self._events.settled(aborted=aborted)
-
-    def _cross_check(self, recorded: bool) -> None:
-        """The tool's result must say what the supervisor said."""
-        if recorded != (self._verdict is True):
-            self._launch.log(
-                f"pi reports {TOOL} as {'done' if recorded else 'failed'}, the verdict was {self._verdict}"
-            )
-        self._verdict = None
-
-    # ---- from the extension -----------------------------------------------------------------------
-
-    async def _heard(self, record: Record) -> dict[str, Any] | None:
-        match record.get("type"):
-            case "hello":
-                self._on_hello(record)
-            case "decide":
-                verdict = await self._events.decide(DecisionCall(self._stamp, record.get("arguments")))
-                self._verdict = verdict.accepted
-                return {"accepted": verdict.accepted, "message": verdict.message}
-            case "forking":
-                await self._events.forking(str(record.get("what")))
-            case "branch":
-                self._events.branch(_marker(record.get("marker")))
-        return None
-
-    def _on_hello(self, record: Record) -> None:
-        if not self._hello.done():
-            if record.get("tool") is True:
-                self._hello.set_result(record)
-            else:
-                words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
-                self._hello.set_exception(AgentUnableError(words))
-            return
-        file = record.get("file")
-        now = Conversation(str(record.get("sessionId")), Path(file) if file else None, Path(str(record.get("cwd"))))
-        if self._conversation is not None and now.id != self._conversation.id:
-            self._conversation = now
-            self._events.moved(now)
-
-
-def _marker(raw: object) -> Marker | None:
-    """A marker from the extension; a malformed one is none."""
-    if isinstance(raw, dict) and isinstance(raw.get("loopId"), str) and isinstance(raw.get("seq"), int):
-        return Marker(raw["loopId"], raw["seq"])
-    return None

@@ -120,10 +120,11 @@ def _session_error(_event: Event, data: Event, page: _Page) -> str:
 
 
 def _abort(_event: Event, data: Event, _page: _Page) -> str:
+    if data["reason"] == "decision":
+        return "the turn ends here: its decision was taken"
     why = {
         "user": "by you",
         "watchdog": "by the watchdog: the model was silent for too long",
-        "decision": "because its decision had been taken",
         "ttsr": "by a stream rule",
         "client_gone": "because nobody was there any more",
         "shutdown": "because the session closes",

@@ -119,9 +119,13 @@ def _withdraw(loop: Loop, flight: Flight) -> Step:
     match flight.intent:
         case Intent.STOP:
             return refuse(loop, "the loop stops when the running iteration settles; a stop cannot be taken back")
+        case Intent.FORK:
+            return refuse(
+                loop, "the conversation divides: the loop pauses when the iteration settles; resume it then"
+            )
         case None:
             return refuse(loop, "the loop is not paused (running)")
-        case _:
+        case Intent.PAUSE:
             return done(Step(_intend(loop, flight, None)), "the pending pause is withdrawn")
 
 

@@ -85,7 +85,7 @@ def on_accepted(loop: Loop, event: HandoverAccepted, now: Moment) -> Step:
     flight = _current(loop, event.stamp)
     if flight is None or flight.delivery is not Delivery.SENT:
         return Step(loop)
-    return Step(with_flight(loop, replace(flight, delivery=Delivery.ACCEPTED, attempts=0)))
+    return Step(with_flight(loop, replace(flight, delivery=Delivery.ACCEPTED)))
 
 
 def on_refused(loop: Loop, event: HandoverRefused, now: Moment) -> Step:

@@ -122,7 +122,11 @@ class Handlers:
         try:
             async with supervisor.changed:
                 await supervisor.changed.wait_for(
-                    lambda: supervisor.loop is None or supervisor.loop.state not in ACTIVE or supervisor.closing
+                    lambda: (
+                        supervisor.loop is None
+                        or supervisor.loop.state not in ACTIVE
+                        or supervisor.closed.is_set()  # only then the journal says how it was left
+                    )
                 )
         finally:
             supervisor.bus.unsubscribe(follower)
@@ -146,6 +150,8 @@ class Handlers:
         allow, which = args.get("allow"), args.get("id")
         if not isinstance(allow, bool):
             raise UsageError("answer needs allow or deny")
+        if which is not None and not isinstance(which, str):
+            raise UsageError("id must be text")
         text = "" if allow else "The person denies this."
         found = await self._supervisor.host.answer(which, allow, "user", text)
         if found is None:

@@ -244,6 +244,7 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
                 await asyncio.sleep(0.05)
         elif isinstance(until, Doing):
             await told.until_found(lambda: [one for one in told.all("doing") if one is until], str(until))
+            await asyncio.to_thread(server.wait_for_requests, 1)
         elif until == "ask":
             await told.until("ask")
         else:

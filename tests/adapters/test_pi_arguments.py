@@ -105,6 +105,6 @@ def test_a_missing_pi_is_one_sentence_with_a_way_on(tmp_path: Path) -> None:
 
 
 def test_the_extension_is_shipped_beside_the_code() -> None:
-    from loopsup_pi.agent import EXTENSION
+    from loopsup_pi.extension import SOURCE
 
-    assert EXTENSION.is_file()
+    assert SOURCE.is_file()

@@ -106,6 +106,26 @@ def test_an_empty_answer_settles(tmp_path: Path) -> None:
     assert ends(told) == [("stop", None)]
 
 
+def test_a_compaction_is_told_and_is_no_turn(tmp_path: Path) -> None:
+    """D-28: its own LLM call has no turn pair; silence during it is not suspicious."""
+
+    async def scenario(world: PiWorld, server: ModelServer) -> None:
+        async with running(world) as run:
+            await run.agent.prompt(stamped())
+            assert await run.told.until("settled") is False
+        assert len(server.requests) == 2
+        assert run.told.names() == [
+            "assistant.turn_start",
+            "assistant.message",
+            "assistant.turn_end",
+            "session.compaction",
+            "settled",
+        ]
+        assert Doing.COMPACTION in run.told.all("doing")
+
+    drive(tmp_path, [Reply("x" * 90_000, input_tokens=125_000), Reply("The summary.")], scenario)
+
+
 def test_without_a_key_the_prompt_is_refused_in_pis_words(tmp_path: Path) -> None:
     async def scenario(world: PiWorld, server: ModelServer) -> None:
         (tmp_path / "agent" / "models.json").unlink()

@@ -235,3 +235,12 @@ def test_an_unknown_version_allows_only_stop() -> None:
     assert not s.update(every="20m").ok
     assert not s.start("other").ok
     assert s.stop().ok
+
+
+def test_resume_does_not_withdraw_a_fork() -> None:
+    """L-117, L-118: what is armed again here could be armed on two branches."""
+    s = running()
+    s.fork()
+    assert not s.resume().ok
+    s.run_until("+5m")
+    assert s.view() == View("paused", "fork", n=1)

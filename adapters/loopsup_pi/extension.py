@@ -1,0 +1,88 @@
+"""What is said with the extension inside Pi: its hello, its questions to the supervisor, entries for the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from loopsup.ports import AgentEvents, AgentUnableError, Conversation, DecisionCall, Launch, Marker, Stamp
+from loopsup_pi.arguments import TOOL
+from loopsup_pi.link import Link, Record
+
+SOURCE = Path(__file__).with_suffix(".ts")
+MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; extension.ts looks for the first
+ATTENTION_ENTRY = "loopsup-attention"
+
+Markers = tuple[Marker | None, Marker | None]  # the newest one on the present branch, and on any
+
+
+class Extension:
+    """`stamp` gives the stamp of the prompt in flight; the adapter, not the model, puts it on a decision."""
+
+    def __init__(self, launch: Launch, events: AgentEvents, stamp: Callable[[], Stamp | None]) -> None:
+        self._events = events
+        self._log = launch.log
+        self._stamp = stamp
+        self._verdict: bool | None = None  # the last one, until the tool's end confirms it
+        self._conversation: Conversation | None = None
+        self.link = Link(launch.run_dir, self._heard, launch.log)
+        self.hello: asyncio.Future[Markers] = asyncio.get_running_loop().create_future()
+
+    def serves(self, conversation: Conversation) -> None:
+        """What a later hello is compared with."""
+        self._conversation = conversation
+
+    async def mark(self, marker: Marker) -> None:
+        data = {"v": 1, "loopId": marker.loop_id, "seq": marker.seq}
+        if not await self.link.append(MARKER_ENTRY, data):
+            self._log(f"the marker of state {marker.seq} could not be written into Pi's session")
+
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """An entry in the session file, which the model does not see, and a notification."""
+        notice = f"loop {event.get('status')}: {event.get('summary')}"
+        if not await self.link.append(ATTENTION_ENTRY, dict(event), notice):
+            self._log("the attention event could not be shown inside Pi")
+
+    def tool_ended(self, recorded: bool) -> None:
+        """The tool's result in the stream must say what the supervisor said."""
+        if recorded != (self._verdict is True):
+            said = "done" if recorded else "failed"
+            self._log(f"pi reports {TOOL} as {said}, the verdict was {self._verdict}")
+        self._verdict = None
+
+    async def _heard(self, record: Record) -> Record | None:
+        match record.get("type"):
+            case "hello":
+                self._on_hello(record)
+            case "decide":
+                verdict = await self._events.decide(DecisionCall(self._stamp(), record.get("arguments")))
+                self._verdict = verdict.accepted
+                return {"accepted": verdict.accepted, "message": verdict.message}
+            case "forking":
+                await self._events.forking(str(record.get("what")))
+            case "branch":
+                self._events.branch(_marker(record.get("marker")))
+        return None
+
+    def _on_hello(self, record: Record) -> None:
+        if not self.hello.done():
+            if record.get("tool") is True:
+                self.hello.set_result((_marker(record.get("marker")), _marker(record.get("newest"))))
+            else:
+                words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
+                self.hello.set_exception(AgentUnableError(words))
+            return
+        file = record.get("file")
+        now = Conversation(str(record.get("sessionId")), Path(file) if file else None, Path(str(record.get("cwd"))))
+        if self._conversation is not None and now.id != self._conversation.id:
+            self._conversation = now
+            self._events.moved(now)
+
+
+def _marker(raw: object) -> Marker | None:
+    """A marker from the extension; a malformed one is none."""
+    if isinstance(raw, dict) and isinstance(raw.get("loopId"), str) and isinstance(raw.get("seq"), int):
+        return Marker(raw["loopId"], raw["seq"])
+    return None
