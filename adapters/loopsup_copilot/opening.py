@@ -80,7 +80,7 @@ async def open_session(client: Any, launch: Launch, given: dict[str, Any]) -> tu
     try:
         if resume is not None and sessions.was_spoken_in(resume):
             assert resume.file is not None
-            await _wait_for_release(resume.file)
+            await _wait_for_release(resume.file.parent)
             session = await client.resume_session(resume.id, **given)
             await sdk.leave_autopilot(session)
         else:
@@ -91,7 +91,8 @@ async def open_session(client: Any, launch: Launch, given: dict[str, Any]) -> tu
     except Exception as error:
         raise AgentUnableError(f"copilot could not open the session: {error}") from error
     directory = Path(session.workspace_path or sessions.state_dir(launch.cwd, launch.env) / session.session_id)
-    return session, resume or Conversation(session.session_id, directory, launch.cwd)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # Copilot makes it with the first message
+    return session, resume or Conversation(session.session_id, directory / sessions.EVENTS, launch.cwd)
 
 
 async def _require_login(client: Any) -> None:

@@ -1,7 +1,9 @@
 """Copilot's session directories: where they are, and the one a person means.
 
 `$COPILOT_HOME/session-state/<uuid>/events.jsonl`, whose first line says when and where the session began.
-A session in which nothing was ever said has no such file and cannot be resumed.
+A session in which nothing was ever said has no such file and cannot be resumed. That file is the session's for
+loopsup: the folder of the loop then lies inside the session's directory. Beside it (`<uuid>.loopsup`), Copilot
+would take it for a session, list it, and resume it at `copilot --continue`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def state_dir(cwd: Path, env: Mapping[str, str]) -> Path:
 
 def was_spoken_in(conversation: Conversation) -> bool:
     """Copilot has it on disk: it is resumed. Else it is begun, under the same id."""
-    return conversation.file is not None and (conversation.file / EVENTS).is_file()
+    return conversation.file is not None and conversation.file.is_file()
 
 
 def holders(directory: Path) -> list[int]:
@@ -97,4 +99,4 @@ def _read(directory: Path) -> Conversation | None:
         return None
     if identity != directory.name:
         return None  # a copy: Copilot would open the original
-    return Conversation(identity, directory.resolve(), Path(cwd))
+    return Conversation(identity, (directory / EVENTS).resolve(), Path(cwd))

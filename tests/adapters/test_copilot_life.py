@@ -56,7 +56,7 @@ def test_a_session_has_our_id_and_its_directory(tmp_path: Path) -> None:
     async def scenario(world: CopilotWorld, server: ModelServer) -> None:
         async with running(world) as run:
             directory = world.root / "copilot" / "session-state" / SESSION_ID
-            assert run.conversation == Conversation(SESSION_ID, directory, world.work)
+            assert run.conversation == Conversation(SESSION_ID, directory / "events.jsonl", world.work)
             await run.round(stamped())
             assert (directory / "events.jsonl").is_file()
             assert sessions.holders(directory) == [run.agent.pid]
@@ -64,28 +64,31 @@ def test_a_session_has_our_id_and_its_directory(tmp_path: Path) -> None:
     drive(tmp_path, [Reply("Yes.")], scenario)
 
 
-def test_a_session_is_resumed_after_close_and_after_a_crash_also_beside_its_loop(tmp_path: Path) -> None:
-    """The folder of the loop lies beside the session: Copilot's own list and resume take no offence."""
+def test_a_session_is_resumed_after_close_and_after_a_crash_with_its_loop_in_it(tmp_path: Path) -> None:
+    """The folder of the loop lies in the session's directory from before the first word: Copilot's own list, its
+    newest session and its resume do not see it."""
 
     async def scenario(world: CopilotWorld, server: ModelServer) -> None:
         async with running(world) as run:
-            await run.round(stamped("first"))
             conversation = run.conversation
-        assert conversation.file is not None
-        beside = conversation.file.with_name(f"{conversation.id}.loopsup")
-        beside.mkdir(mode=0o700)
-        (beside / "events.jsonl").write_text("{}\n")
+            assert conversation.file is not None
+            folder = conversation.file.with_suffix(".loopsup")
+            folder.mkdir(mode=0o700)
+            (folder / "events.jsonl").write_text('{"v":1,"seq":1,"type":"session.start","data":{}}\n')
+            await run.round(stamped("first"))
         async with running(world, resume=conversation) as again:
             assert again.conversation == conversation
             await again.round(stamped("second"))
-            listed = await again.agent._server.client.list_sessions()
-            assert [one.sessionId if hasattr(one, "sessionId") else one.session_id for one in listed] == [SESSION_ID]
+            client = again.agent._server.client
+            assert [one.session_id for one in await client.list_sessions()] == [SESSION_ID]
+            assert await client.get_last_session_id() == SESSION_ID
             assert again.agent.pid is not None
             os.kill(again.agent.pid, signal.SIGKILL)
             await again.told.until("lost")
         async with running(world, resume=conversation) as last:
             await last.round(stamped("third"))
         assert heard(server.requests[-1]) == ["first", "second", "third"]
+        assert (folder / "events.jsonl").exists()
 
     drive(tmp_path, [Reply("One."), Reply("Two."), Reply("Three.")], scenario)
 
@@ -113,7 +116,9 @@ def test_a_conversation_of_a_person_is_adopted(tmp_path: Path) -> None:
         )
         await process.wait()
         found = sessions.locate(identity[:13], world.work, world.env)
-        assert found == Conversation(identity, world.root / "copilot" / "session-state" / identity, world.work)
+        assert found == Conversation(
+            identity, world.root / "copilot" / "session-state" / identity / "events.jsonl", world.work
+        )
         before = len(server.requests)
         async with running(world, resume=found) as run:
             await run.round(stamped("and now the loop"))

@@ -202,22 +202,12 @@ def session(root: Path, identity: str, **data: Any) -> Path:
 def test_a_conversation_is_found_by_id_prefix_and_path(tmp_path: Path) -> None:
     first, second = session(tmp_path, "aaaa-1"), session(tmp_path, "aabb-2")
     env = {"COPILOT_HOME": str(tmp_path)}
-    found = Conversation("aaaa-1", first, HERE)
+    found = Conversation("aaaa-1", first / "events.jsonl", HERE)
     for ref in ("aaaa-1", "aaa", str(first), str(first / "events.jsonl")):
         assert sessions.locate(ref, HERE, env) == found
-    assert sessions.locate("aab", HERE, env) == Conversation("aabb-2", second, HERE)
+    assert sessions.locate("aab", HERE, env) == Conversation("aabb-2", second / "events.jsonl", HERE)
     with pytest.raises(UsageError, match="fits 2 Copilot sessions"):
         sessions.locate("aa", HERE, env)
-
-
-def test_the_loop_beside_a_session_is_no_session(tmp_path: Path) -> None:
-    session(tmp_path, "aaaa-1")
-    (tmp_path / "session-state" / "aaaa-1.loopsup").mkdir()
-    (tmp_path / "session-state" / "aaaa-1.loopsup" / "events.jsonl").write_text("{}\n")
-    env = {"COPILOT_HOME": str(tmp_path)}
-    assert sessions.locate("aaaa", HERE, env).id == "aaaa-1"
-    with pytest.raises(NotFoundError):
-        sessions.locate("aaaa-1.", HERE, env)
 
 
 @pytest.mark.parametrize("ref", ["zzzz", "./nowhere"])
@@ -238,8 +228,8 @@ def test_what_is_no_session_directory_is_told(tmp_path: Path) -> None:
 
 def test_a_session_in_which_nothing_was_said_is_begun_and_not_resumed(tmp_path: Path) -> None:
     spoken = session(tmp_path, "aaaa-1")
-    assert sessions.was_spoken_in(Conversation("aaaa-1", spoken, HERE))
-    assert not sessions.was_spoken_in(Conversation("bbbb-2", tmp_path / "bbbb-2", HERE))
+    assert sessions.was_spoken_in(Conversation("aaaa-1", spoken / "events.jsonl", HERE))
+    assert not sessions.was_spoken_in(Conversation("bbbb-2", tmp_path / "bbbb-2" / "events.jsonl", HERE))
     assert not sessions.was_spoken_in(Conversation("cccc-3", None, HERE))
 
 
