@@ -91,8 +91,13 @@ async def open_session(client: Any, launch: Launch, given: dict[str, Any]) -> tu
     except Exception as error:
         raise AgentUnableError(f"copilot could not open the session: {error}") from error
     directory = Path(session.workspace_path or sessions.state_dir(launch.cwd, launch.env) / session.session_id)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # Copilot makes it with the first message
+    _make(directory)
     return session, resume or Conversation(session.session_id, directory / sessions.EVENTS, launch.cwd)
+
+
+def _make(directory: Path) -> None:
+    """Copilot makes it with the first message only; the loop's folder goes into it before that."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 async def _require_login(client: Any) -> None:

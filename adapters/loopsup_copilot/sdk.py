@@ -1,4 +1,4 @@
-"""The one place that touches `github-copilot-sdk`. Imported lazily: it takes half a second and pydantic.
+"""The one place that touches `github-copilot-sdk`. Imported lazily: it takes two seconds of processor time.
 
 Two of its private names are used, hence the pinned release: the child process (`_cli_process`; the SDK has no
 public way to its pid and exit status) and the thread that reads from it (so that the last events are heard
@@ -26,6 +26,14 @@ except OSError as error:
 
 # What a decision is answered with: accepted, and the words for the model.
 Decide = Callable[[object, str | None], Awaitable[tuple[bool, str]]]
+
+
+def load() -> None:
+    """Import it (in a thread: the supervisor goes on answering meanwhile)."""
+    import copilot
+    import copilot.generated.rpc
+    import copilot.session
+    import copilot.tools  # noqa: F401
 
 
 def client(path: str, cwd: str, env: Mapping[str, str]) -> Any:

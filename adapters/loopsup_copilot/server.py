@@ -37,6 +37,7 @@ class Server:
 
     async def start(self, path: str) -> None:
         """Spawn and shake hands. AgentUnableError in its own words."""
+        await asyncio.to_thread(sdk.load)
         env = {**self._launch.env, MARK: self._token}
         self.client = sdk.client(path, str(self._launch.cwd), env)
         starting = asyncio.ensure_future(self.client.start())

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from loopsup.errors import AgentUnableError
-from loopsup.ports import Conversation, Permissions, Question, Refused
+from loopsup.ports import Conversation, Permissions, Refused
 from loopsup.wire import events as ev
 from loopsup_copilot import sessions
 from loopsup_copilot.server import MARK
@@ -21,6 +21,7 @@ from tests.support import toolchain
 from tests.support.copilot_env import (
     SESSION_ID,
     CopilotWorld,
+    Free,
     drive,
     heard,
     running,
@@ -33,16 +34,6 @@ from tests.support.model_server import ModelServer, Reply, decision
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.copilot, pytest.mark.slow]
-
-
-class Free(Recording):
-    """Allows whatever is asked."""
-
-    agent: Any = None
-
-    def ask(self, question: Question) -> None:
-        super().ask(question)
-        asyncio.ensure_future(self.agent.answer(question.id, True, ""))
 
 
 async def until(found: Any) -> Any:

@@ -26,11 +26,8 @@ HERE = Path("/work/project")
 
 
 def test_options_of_the_command_become_options_of_the_session() -> None:
-    given = arguments.parse(
-        ("--model=gpt-x", "--effort", "high", "--agent", "helper", "--add-dir", "../lib", "--add-dir=/opt")
-        + ("--no-custom-instructions", "--excluded-tools", "grep,glob"),
-        HERE,
-    )
+    args = "--model=gpt-x --effort high --agent helper --add-dir ../lib --add-dir=/opt --no-custom-instructions"
+    given = arguments.parse((*args.split(), "--excluded-tools", "grep, glob"), HERE)
     assert given.options == {
         "model": "gpt-x",
         "reasoning_effort": "high",

@@ -14,7 +14,6 @@ from loopsup.ports import (
     DecisionCall,
     Doing,
     Permissions,
-    Question,
     Refused,
     Stamp,
     Verdict,
@@ -22,6 +21,7 @@ from loopsup.ports import (
 from loopsup.wire import events as ev
 from tests.support.copilot_env import (
     CopilotWorld,
+    Free,
     drive,
     heard,
     running,
@@ -38,16 +38,6 @@ pytestmark = [pytest.mark.copilot, pytest.mark.slow]
 
 STAMP = Stamp("loop", 1, 1)
 FREE = Permissions(allow_all=True)
-
-
-class Free(Recording):
-    """Allows whatever is asked, as the policy of `--allow-all` does."""
-
-    agent: Any = None
-
-    def ask(self, question: Question) -> None:
-        super().ask(question)
-        asyncio.ensure_future(self.agent.answer(question.id, True, ""))
 
 
 def in_iteration(call: DecisionCall) -> Verdict:

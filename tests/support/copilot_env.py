@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
+from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Question, Stamp
 from loopsup_copilot.agent import CopilotAgent
 from tests.support import toolchain
 from tests.support.model_server import Body, ModelServer, Reply, Tool, user_texts
@@ -98,6 +98,17 @@ class Run:
         outcome = await self.agent.prompt(prompt)
         assert type(outcome).__name__ == "Accepted", outcome
         await self.told.until("settled", before + 1)
+
+
+class Free(Recording):
+    """Allows whatever is asked, as the policy of `--allow-all` does. `agent` is set once it is there."""
+
+    agent: CopilotAgent | None = None
+
+    def ask(self, question: Question) -> None:
+        super().ask(question)
+        assert self.agent is not None
+        self._answering = asyncio.ensure_future(self.agent.answer(question.id, True, ""))
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The Copilot adapter's harness for the conformance suite: the real CLI before a model server that plays scenarios."""
+"""The Copilot adapter's harness for the conformance suite: the real CLI and a model that plays scenarios."""
 
 from __future__ import annotations
 
