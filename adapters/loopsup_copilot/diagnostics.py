@@ -10,6 +10,7 @@ LOGGER = "copilot"  # the SDK's
 LOGGED_LINES = 200  # of one process: a warning in a loop must not fill the log
 TAIL_LINES = 8  # enough to explain an exit
 WIDTH = 500  # characters of one line
+_NOBODY = logging.NullHandler()
 _STDERR = "[CLI] "  # the SDK's mark on a line of the process
 
 
@@ -25,6 +26,7 @@ class Diagnostics(logging.Handler):
     def open(self) -> None:
         logger = logging.getLogger(LOGGER)
         logger.propagate = False
+        logger.addHandler(_NOBODY)  # also after `shut`: without any handler Python prints warnings itself
         logger.addHandler(self)
 
     def shut(self) -> None:
