@@ -98,7 +98,11 @@ class Performer:
         if marker is None:
             supervisor.moved_to(None)
             return
-        record = find_record(supervisor.folder, marker.loop_id, marker.seq)
+        try:
+            record = find_record(supervisor.folder, marker.loop_id, marker.seq)
+        except LoopsupError as error:
+            supervisor.publish(words.LOOP_NOTICE, {"message": error.message})
+            return
         if record is not None:
             supervisor.moved_to(record.loop)
         else:
