@@ -146,8 +146,9 @@ class CopilotAgent:
             return Refused("copilot is working", busy=True)
         self._offer = prompt
         self._idle.clear()
+        mode = "autopilot" if prompt.autopilot else "interactive"  # said each time: the last one sticks
         try:
-            await asyncio.wait_for(self._session.send(prompt.text), self._handover_s)
+            await asyncio.wait_for(self._session.send(prompt.text, agent_mode=mode), self._handover_s)
         except TimeoutError:
             return Unknown(f"copilot did not answer within {self._handover_s:g} s")
         except Exception as error:

@@ -31,13 +31,13 @@ class Played:
     """A session of the SDK. `answer`: what `send` does."""
 
     def __init__(self) -> None:
-        self.sent: list[str] = []
+        self.sent: list[tuple[str, str]] = []
         self.aborts = 0
         self.notes: list[tuple[str, str | None]] = []
         self.answer: Callable[[], Awaitable[str]] | None = None
 
-    async def send(self, text: str) -> str:
-        self.sent.append(text)
+    async def send(self, text: str, agent_mode: str) -> str:
+        self.sent.append((agent_mode, text))
         return "id" if self.answer is None else await self.answer()
 
     async def abort(self) -> None:
@@ -260,6 +260,8 @@ def test_prompts_of_the_loop_and_of_a_person_are_sent_as_they_are(
     async def act(it: Stage) -> None:
         prompt = Prompt("  /help \n", stamped().origin, "m", STAMP)
         await it.agent.prompt(prompt)
-        assert it.session.sent == ["  /help \n"]
+        it.hear("user.message", "assistant.idle")
+        await it.agent.prompt(Prompt("work", prompt.origin, "m2", autopilot=True))
+        assert it.session.sent == [("interactive", "  /help \n"), ("autopilot", "work")]
 
     play(tmp_path, monkeypatch, act)

@@ -49,7 +49,7 @@ def test_a_session_has_our_id_and_its_directory(tmp_path: Path) -> None:
             directory = world.root / "copilot" / "session-state" / SESSION_ID
             assert run.conversation == Conversation(SESSION_ID, directory / "events.jsonl", world.work)
             await run.round(stamped())
-            assert (directory / "events.jsonl").is_file()
+            await until((directory / "events.jsonl").is_file)
             assert sessions.holders(directory) == [run.agent.pid]
 
     drive(tmp_path, [Reply("Yes.")], scenario)

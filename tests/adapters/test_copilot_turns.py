@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -262,19 +263,25 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
 
 
 def test_task_complete_is_told_and_never_taken_for_a_decision(tmp_path: Path) -> None:
-    """X-10. The tool is only offered in autopilot, which a person may ask for in a message of theirs."""
+    """X-10. The tool is only offered where a prompt asks for it, and Copilot sends no reminder of its own."""
+
+    def offered(body: Body) -> bool:
+        return "task_complete" in [tool["function"]["name"] for tool in body["tools"]]
 
     async def scenario(world: CopilotWorld, server: ModelServer) -> None:
         async with running(world, Recording(judged)) as run:
-            send = run.agent._session.send
-            run.agent._session.send = lambda text: send(text, agent_mode="autopilot")
-            await run.round(stamped())
+            await run.round(replace(said("one"), autopilot=True))
+            assert run.told.events(ev.SESSION_TASK_COMPLETE) == []
+            await run.round(replace(stamped(), autopilot=True))
             assert run.told.events(ev.SESSION_TASK_COMPLETE) == [{"summary": "all done"}]
+            await run.round(said("three"))
             assert run.told.all("decide") == []
-            assert run.told.all("settled") == [False]
-            assert len(server.requests) == 1
+            assert run.told.all("settled") == [False, False, False]
+            assert offered(server.requests[0])
+            assert "Autopilot mode is no longer active" in heard(server.requests[-1])[-1]
 
-    drive(tmp_path, [Reply(tools=[("task_complete", {"summary": "all done"})])], scenario)
+    script = [Reply("Not yet."), Reply(tools=[("task_complete", {"summary": "all done"})]), Reply("Yes?")]
+    drive(tmp_path, script, scenario)
 
 
 def test_a_large_prompt_with_all_sorts_of_signs_arrives_whole(tmp_path: Path) -> None:
