@@ -28,7 +28,7 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.wait import exit_code
 from loopsup.core.policy import check
-from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError
 from loopsup.wire.control import Response
 
 
@@ -92,26 +92,22 @@ def _accepted(session: Session, response: Response, *, detach: bool, as_json: bo
         )
         show_result(text, dict(response.status or {}), response.warnings, as_json=as_json)
         return EXIT_DONE
-    warn(response.warnings)
-    return _follow(session, as_json=as_json)
+    try:
+        warn(response.warnings)
+        return _follow(session, as_json=as_json)
+    except KeyboardInterrupt:  # from here on the loop does not depend on this command
+        note(
+            f"the loop goes on; `loopsup attach --session {session.name}` shows it again, "
+            f"`loopsup stop --session {session.name}` ends it"
+        )
+        return EXIT_INTERRUPTED
 
 
 def _follow(session: Session, *, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.cli import follow
 
-    try:
-        status = follow.run(session.identity, json_mode=as_json, until_end=True)
-    except KeyboardInterrupt:
-        note(
-            f"the loop goes on; `loopsup attach --session {session.name}` shows it again, "
-            f"`loopsup stop --session {session.name}` ends it"
-        )
-        return EXIT_INTERRUPTED
-    except SupervisorGoneError:
-        if session.refreshed().alive():
-            raise
-        status = None  # it was done before we came: the files say how
+    status = follow.run(session.identity, json_mode=as_json, until_end=True)
     if status is None:
         status = offline.status(session.refreshed())
     if as_json:
