@@ -100,6 +100,8 @@ class Capabilities:
     """The objective reaches the model byte for byte."""
     branches: bool = False
     """Conversations have branches; `Agent.mark` writes the loop's marker on the present one."""
+    task_complete: bool = False
+    """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
     process: bool = True
     """The agent is a child process with a pid."""
 
@@ -171,12 +173,17 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A user-role message. `stamp` None: not of the loop. `message_id` is echoed in the `user.message` event."""
+    """A user-role message. `stamp` None: not of the loop. `message_id` is echoed in the `user.message` event.
+
+    `autopilot`: the model is offered `task_complete` (capability of that name); what follows from its call, or
+    from the lack of one, is the supervisor's business.
+    """
 
     text: str
     origin: Origin
     message_id: str
     stamp: Stamp | None = None
+    autopilot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

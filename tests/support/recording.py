@@ -66,7 +66,10 @@ class Recording:
     # ---- AgentEvents ------------------------------------------------------------------------------
 
     def emit(self, kind: str, data: Mapping[str, Any], *, agent_id: str | None = None) -> None:
-        self._add("emit", (kind, dict(data)))
+        if agent_id is None:
+            self._add("emit", (kind, dict(data)))
+        else:
+            self._add("emit_of", (agent_id, kind, dict(data)))
 
     def doing(self, what: Doing) -> None:
         self._add("doing", what)
