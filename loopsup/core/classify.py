@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 MAX_TEXT = 4096  # characters of an error message; a provider's sentence stands at its beginning
 
@@ -76,21 +77,30 @@ def kind_of(turn: Interruption) -> Kind | None:
 def kind_of_error(text: str) -> Kind | None:
     """The kind of a provider's error message. USAGE_POLL: a usage limit, before its guidance is read."""
     words = text[:MAX_TEXT]
-    if _BILLING.search(words):
+    if _says(_BILLING, words):
         return None
-    if _OVERFLOW.search(words) and not _THROTTLED.search(words):
+    if _says(_OVERFLOW, words) and not _says(_THROTTLED, words):
         return None
-    if _PERMANENT.search(words):
+    if _says(_PERMANENT, words):
         return None
-    if _OUTPUT_CAP.search(words):
+    if _says(_OUTPUT_CAP, words):
         return Kind.LENGTH
-    if _USAGE_LIMIT.search(words) or _LONG_WAIT.search(words):
+    if _says(_USAGE_LIMIT, words) or _says(_LONG_WAIT, words):
         return Kind.USAGE_POLL
-    return Kind.STREAM if _TRANSIENT.search(words) else None
+    return Kind.STREAM if _says(_TRANSIENT, words) else None
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.ASCII)
+def _any(*patterns: str) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
+
+
+@cache  # at the first error: compiling them all takes longer than most commands
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.ASCII)
+
+
+def _says(pattern: str, words: str) -> bool:
+    return _compiled(pattern).search(words) is not None
 
 
 # No amount of waiting brings money (C-50).

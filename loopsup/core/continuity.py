@@ -47,11 +47,13 @@ class Settings:
 class Plan:
     """The answer to the agent. `omit`: leave the turn out of the context. `resume`: ask the model once more.
 
-    `kind`, `attempt` and `wait_ms` (spent already) are for the record; `notice` is for people.
+    `end`: the run is being aborted. `kind`, `attempt` and `wait_ms` (spent already) are for the record;
+    `notice` is for people.
     """
 
     omit: bool = False
     resume: bool = False
+    end: bool = False
     kind: Kind | None = None
     attempt: int = 0
     wait_ms: int = 0
@@ -205,12 +207,13 @@ def _go_on(budget: Budget, kind: Kind, settings: Settings, now: Moment | None) -
         return budget, Plan(omit=omit, kind=kind, notice=_spent(kind, most))
     if now is None:
         spent = _spend(budget, kind)
-        return spent, Plan(omit, True, kind, spent.polls if kind is Kind.USAGE_POLL else spent.total)
+        attempt = spent.polls if kind is Kind.USAGE_POLL else spent.total
+        return spent, Plan(omit, True, kind=kind, attempt=attempt)
     if budget.streams >= settings.stream_retries:
         return budget, Plan(omit=omit, kind=kind, notice=_spent(kind, settings.stream_retries))
     attempt = budget.streams + 1
     delay = stream_delay_ms(settings.stream_delay_ms, attempt)
-    then = Plan(omit, True, kind, attempt, delay)
+    then = Plan(omit, True, kind=kind, attempt=attempt, wait_ms=delay)
     if delay == 0:
         return _spend(budget, kind), then
     return replace(budget, wait=Wait(kind, attempt, settings.stream_retries, delay, now.plus(delay), then)), None

@@ -31,6 +31,7 @@ from loopsup.ports import (
     Unknown,
     Verdict,
 )
+from loopsup.shell.continuity import Recovery
 from loopsup.shell.link import AgentLink
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Message, Run, account, fail, resolve
@@ -84,6 +85,7 @@ class AgentHost:
         self._sign = 0
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
+        self.recovery = Recovery(self, clock)
 
     # ---- what the supervisor asks -----------------------------------------------------------------
 
@@ -96,6 +98,11 @@ class AgentHost:
     def idle(self) -> bool:
         """Whether a prompt of the loop can be handed over now."""
         return self.slot.up and self.run is None and not self._messages and not self._closing
+
+    @property
+    def unsaid(self) -> bool:
+        """A user's message waits for its turn."""
+        return bool(self._messages)
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
@@ -129,6 +136,7 @@ class AgentHost:
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
         self._sign = self._clock.now().mono
+        self.recovery.begin(prompt.origin)
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
@@ -144,6 +152,7 @@ class AgentHost:
     def say(self, message: Message) -> None:
         """Queue a user's message; it goes out as soon as the agent is idle."""
         self._messages.append(message)
+        self.recovery.leave("a message came in")
         self.pump()
 
     def pump(self) -> None:
@@ -180,6 +189,7 @@ class AgentHost:
             run.aborted = reason
         run.abort_asked = run.abort_asked or self._clock.now().mono
         await self.slot.abort(reason)  # one that does not listen is ended by the watch
+        self.recovery.leave(None)
         return True
 
     async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
@@ -210,7 +220,7 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due()]
+        found = [self._questions.due(), self.recovery.due(self._clock.now())]
         if run is not None and self.slot.up:
             found.append(abort_due(run.abort_asked))
             if run.aborted is None:
@@ -220,7 +230,7 @@ class AgentHost:
         return min((at for at in found if at is not None), default=None)
 
     def _silence(self) -> int | None:
-        asking = self._questions.pending is not None
+        asking = self._questions.pending is not None or self.recovery.waiting
         return silence_due(self._doing is Doing.MODEL, asking, self._sign, self._silence_ms)
 
     def _linger(self, run: Run) -> int | None:
@@ -230,6 +240,7 @@ class AgentHost:
         """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
         for question in self._questions.expired(now.mono):
             self._spawn(self._deny(question.id))
+        self.recovery.tick(now)
         run = self.run
         if run is None:
             if self._messages:
@@ -241,15 +252,16 @@ class AgentHost:
             return
         elif _reached(self._linger(run), now):
             run.aborted = AbortReason.DECISION
-            self._spawn(self._cut(run, AbortReason.DECISION))
+            self._spawn(self.end(run, AbortReason.DECISION))
         elif _reached(self._silence(), now):
             told = "the agent has been silent for too long; its response is aborted"
             self._desk.publish(words.LOOP_NOTICE, {"message": told})
             run.aborted = AbortReason.WATCHDOG
-            self._spawn(self._cut(run, AbortReason.WATCHDOG))
+            self._spawn(self.end(run, AbortReason.WATCHDOG))
 
-    async def _cut(self, run: Run, reason: AbortReason) -> None:
-        if self.run is run:
+    async def end(self, run: Run, reason: AbortReason) -> None:
+        """Abort this run, if it is still in flight and nobody does already."""
+        if self.run is run and run.abort_asked is None:
             await self.abort(reason)
 
     async def _deny(self, question_id: str) -> None:
@@ -264,6 +276,7 @@ class AgentHost:
             self._say(run)
             if agent_id is None:
                 account(run, kind, data)
+                self.recovery.heard(kind, data)
         iteration = None if run is None else run.iteration
         self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
 
@@ -335,6 +348,7 @@ class AgentHost:
 
     def _let_go(self) -> Run | None:
         run, self.run = self.run, None
+        self.recovery.settled()
         self._quiet.set()
         return run
 

@@ -120,6 +120,7 @@ class _Session:
             self._clock,
             os.getpid(),
             self._log.write,
+            self._config.continuity,
         )
 
     async def _first(self, supervisor: Supervisor) -> Response:
@@ -172,6 +173,9 @@ class _Session:
         if problem is not None:
             supervisor.note = problem
             supervisor.publish(words.LOOP_NOTICE, {"message": problem})
+        if self._config.continuity.problem is not None:
+            supervisor.note = supervisor.note or f"configuration: {self._config.continuity.problem}"
+            supervisor.publish(words.LOOP_NOTICE, {"message": f"configuration: {self._config.continuity.problem}"})
         left = recount(self._folder, journal.tail.loop)
         for data in left.ends:  # pairs stay equal
             supervisor.publish(words.TURN_END, data, iteration=left.iteration)

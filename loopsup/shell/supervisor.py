@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,20 @@ from loopsup.core.events import (
     Ticked,
 )
 from loopsup.core.model import AbortReason, Loop, Moment, State
+from loopsup.core.overrides import Overrides
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
 from loopsup.shell.bus import Bus
+from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
 from loopsup.shell.slot import AgentSlot
-from loopsup.store.identity import Identity
+from loopsup.store.config import ContinuityConfig
+from loopsup.store.identity import Identity, save_identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
 from loopsup.wire.transition import transition_data
@@ -64,6 +68,7 @@ class Supervisor:
         clock: Clock,
         pid: int,
         log: Callable[[str], None],
+        continuity: ContinuityConfig | None = None,
     ) -> None:
         self.identity = identity
         self.folder = folder
@@ -89,6 +94,8 @@ class Supervisor:
         slot = AgentSlot(adapter, lambda: launch(self), log)
         self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self._continuity = continuity or ContinuityConfig()
+        self.host.recovery.change(settings(self._continuity, identity.continuity))
 
     # ---- state ------------------------------------------------------------------------------------
 
@@ -121,7 +128,18 @@ class Supervisor:
         run = self.host.run
         turns = run.turns if run is not None and run.stamp is not None else 0
         question = self.host.questions.pending
-        return status_object(self.facts(), self.loop, self.clock.now(), turns=turns, question=question)
+        recovery = self.host.recovery.status()
+        now = self.clock.now()
+        return status_object(self.facts(), self.loop, now, turns=turns, question=question, recovery=recovery)
+
+    def recover(self, said: Overrides) -> None:
+        """What a person wants of the recovery of interrupted responses, for as long as the session lives."""
+        if said != self.identity.continuity:
+            changed = replace(self.identity, continuity=said)
+            save_identity(self.folder, changed)
+            self.identity = changed
+        self.host.recovery.change(settings(self._continuity, said))
+        self.touch()
 
     # ---- events into the core ---------------------------------------------------------------------
 
@@ -154,7 +172,14 @@ class Supervisor:
             self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
+        self._end_wait(change.after)
         self.bus.show_status(self.status())
+
+    def _end_wait(self, loop: Loop | None) -> None:
+        """Nothing is in flight during a wait, so a pause, a stop and the deadline come at once (X-19, X-20)."""
+        run, reason = self.host.run, leaving(loop)
+        if self.host.recovery.waiting and run is not None and run.stamp is not None and reason is not None:
+            self.spawn(self.host.end(run, reason))
 
     def _mark(self, marker: Marker) -> None:
         if self.host.slot.capabilities.branches and self.host.slot.up:

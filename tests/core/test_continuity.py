@@ -44,8 +44,8 @@ TAIL = Interruption(Boundary.SETTLE, "toolUse", tail=("note",))
 class Session:
     """A budget and a clock that is moved to each wait's end."""
 
-    settings: Settings = Settings()
-    budget: Budget = Budget()
+    settings: Settings = field(default_factory=Settings)
+    budget: Budget = field(default_factory=Budget)
     now: Moment = T0
     waits: list[int] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ def test_the_output_cap_goes_on_at_once_and_sixteen_times() -> None:
     """C-01, C-28, C-34, case 145."""
     session = Session()
     for number in range(1, 17):
-        assert session.ask(LENGTH) == Plan(True, True, Kind.LENGTH, number)
+        assert session.ask(LENGTH) == Plan(True, True, False, Kind.LENGTH, number)
     last = session.ask(LENGTH)
     assert (last.omit, last.resume) == (True, False)
     assert last.notice == (
@@ -128,7 +128,7 @@ def test_a_broken_stream_is_tried_twelve_times(most: int | None) -> None:
     for number in range(1, 13):
         assert session.ask(broken("fetch failed", Boundary.TURN)) == Plan(omit=True, kind=Kind.STREAM)
         plan = session.ask(broken("fetch failed"))
-        assert plan == Plan(True, True, Kind.STREAM, number, 5000 if number <= 3 else 10_000)
+        assert plan == Plan(True, True, False, Kind.STREAM, number, 5000 if number <= 3 else 10_000)
     assert session.waits == [5000] * 3 + [10_000] * 9
     last = session.fails("fetch failed")
     assert not last.resume
@@ -160,7 +160,7 @@ def test_the_base_of_the_delay(base: int, delays: list[int]) -> None:
 
 def test_no_delay_is_no_wait() -> None:
     session = Session(Settings(stream_delay_ms=0))
-    assert session.ask(broken("fetch failed")) == Plan(True, True, Kind.STREAM, 1, 0)
+    assert session.ask(broken("fetch failed")) == Plan(True, True, False, Kind.STREAM, 1, 0)
     assert session.waits == []
 
 
@@ -185,7 +185,7 @@ def test_the_advertised_time(text: str, wait_ms: int) -> None:
     """C-38..C-42, C-44, D-26, case 150."""
     session = Session()
     plan = session.fails(text)
-    assert plan == Plan(True, True, Kind.USAGE_LIMIT, 1)
+    assert plan == Plan(True, True, False, Kind.USAGE_LIMIT, 1)
     assert session.waits == [wait_ms]
     assert (session.budget.total, session.budget.streams) == (1, 0)
 
@@ -221,7 +221,7 @@ def test_a_five_hour_wait_ends_to_the_second_and_no_clock_set_back_moves_it() ->
     after, plan = elapsed(session.budget, back)
     assert plan == Plan(True, kind=Kind.USAGE_LIMIT, attempt=1, wait_ms=5 * HOUR + 30 * SECOND)
     _, plan = interrupted(after, broken(text), session.settings, back)
-    assert plan == Plan(True, True, Kind.USAGE_LIMIT, 1)
+    assert plan == Plan(True, True, False, Kind.USAGE_LIMIT, 1)
 
 
 def test_a_wait_longer_than_a_32_bit_timer() -> None:
@@ -255,7 +255,7 @@ def test_the_poll_gives_up_after_thirty_and_later_after_thirty_two() -> None:
     """C-46, C-47, C-49, D-27."""
     session = Session()
     for number in range(1, 31):
-        assert session.fails(CODEX) == Plan(True, True, Kind.USAGE_POLL, number)
+        assert session.fails(CODEX) == Plan(True, True, False, Kind.USAGE_POLL, number)
     assert sum(session.waits) == 5 * HOUR
     for _ in range(3):
         assert not session.fails(CODEX).resume
