@@ -23,7 +23,8 @@ GO_ON = Plan(True, True, kind=Kind.LENGTH, attempt=1, wait_ms=7)
 CUT = Reply("a long stor", finish="length", output_tokens=4096)
 DONE = Reply(tools=[decision("complete")])
 NOTE = """
-  pi.registerTool({ name: "note", label: "note", description: "take a note", parameters: { type: "object", properties: {} },
+  const parameters = { type: "object", properties: {} };
+  pi.registerTool({ name: "note", label: "note", description: "take a note", parameters,
     async execute() { return { content: [{ type: "text", text: "noted" }], details: {}, terminate: true }; } });
 """
 
@@ -244,13 +245,15 @@ def test_input_inside_pi_ends_the_wait_within_a_second(tmp_path: Path) -> None:
 def test_without_a_supervisor_nothing_is_done(tmp_path: Path) -> None:
     """The socket breaks in the middle of the wait: the run settles by itself."""
 
-    async def scenario(run: Run, server: ModelServer) -> None:
-        async def gone(turn: Interruption) -> Plan:
-            await run.agent._extension.link.close()
-            raise AssertionError
+    async def for_ever(turn: Interruption) -> Plan:
+        await asyncio.Event().wait()
+        raise AssertionError
 
-        run.told.plans = gone
+    async def scenario(run: Run, server: ModelServer) -> None:
+        run.told.plans = for_ever
         await run.agent.prompt(stamped())
+        await run.told.until("interrupted")
+        await run.agent._extension.link.close()
         assert await run.told.until("settled") is False
 
     assert len(drive_run(tmp_path, [CUT], scenario)) == 1
@@ -259,12 +262,10 @@ def test_without_a_supervisor_nothing_is_done(tmp_path: Path) -> None:
 def test_drafts_of_others_are_kept(tmp_path: Path) -> None:
     """Case 215, C-09, C-68."""
     other = """
-      pi.on("turn_end", (event: any) => ({ entries: [...event.entries, { type: "custom", customType: "theirs", data: 1 }] }));
+      const draft = { type: "custom", customType: "theirs", data: 1 };
+      pi.on("turn_end", (event: any) => ({ entries: [...event.entries, draft] }));
     """
     _, requests, run = play(tmp_path, [CUT, DONE], GO_ON, extension=other)
     assert len(requests) == 2
-    assert [e["customType"] for e in entries(run) if e["type"] == "custom"] == [
-        "theirs",
-        "loopsup-recovery",
-        "theirs",
-    ] or [e["customType"] for e in entries(run) if e["type"] == "custom"] == ["loopsup-recovery", "theirs", "theirs"]
+    written = [e.get("customType") or e["type"] for e in entries(run) if e["type"] in ("custom", "context_edit")]
+    assert sorted(written) == ["context_edit", "loopsup-recovery", "theirs", "theirs"]
