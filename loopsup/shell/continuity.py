@@ -72,6 +72,7 @@ class Recovery:
 
     def __init__(self, host: AgentHost, clock: Clock) -> None:
         self.settings = Settings()
+        self.ended = 0  # when the last wait ended, on the monotonic clock: silence is counted from there
         self._host = host
         self._clock = clock
         self._budget = Budget()
@@ -173,6 +174,7 @@ class Recovery:
         if self._shown is not None:
             self._shown = replace(self._shown, until=None)
         if end is not None and not end.done():
+            self.ended = self._clock.now().mono
             end.set_result(plan)
 
     def _told(self, plan: Plan) -> bool:

@@ -231,7 +231,7 @@ class AgentHost:
 
     def _silence(self) -> int | None:
         asking = self._questions.pending is not None or self.recovery.waiting
-        return silence_due(self._doing is Doing.MODEL, asking, self._sign, self._silence_ms)
+        return silence_due(self._doing is Doing.MODEL, asking, max(self._sign, self.recovery.ended), self._silence_ms)
 
     def _linger(self, run: Run) -> int | None:
         return linger_due(run.decided, self.slot.capabilities.terminate_on_tool)
