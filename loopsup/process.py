@@ -4,7 +4,8 @@ For adapters (agents on stdio) and the hook. The child gets its own session and 
 terminal's Ctrl-C does not reach it. Ending it is a ladder of named grace periods: ask (the caller's way,
 by default closing its standard input), TERM to the group, KILL to the group; then the same two for whatever
 is left of its tree: descendants in sessions of their own, and members of its session that lost their parent.
-A process that left both the tree and the session before `close` (a daemon) is none of ours any more.
+A process that left both the tree and the session before `close` (a daemon) is none of ours any more. A child that
+is killed has no tree any more, so while it talks a look is taken at it: what was in it then is ended by `close`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ASK_GRACE_S = 5.0  # an agent saves its session in well under a second; a slow d
 TERM_GRACE_S = 3.0  # the same again for one that ignored the request
 KILL_GRACE_S = 2.0  # the kernel needs milliseconds; beyond this the process is stuck in a system call
 DRAIN_GRACE_S = 1.0  # what an ended child wrote is at most two full buffers: read within milliseconds
+LOOK_S = 0.5  # a tool has been spawned by then; a look at the process table costs some milliseconds
 POLL_S = 0.01  # descendants are not our children: their end can only be looked for
 READ_CHUNK = 256 * 1024
 MAX_LINE = 256 * 1024 * 1024  # one tool result of many MiB is one line; beyond this it is dropped and told
@@ -63,6 +65,8 @@ class Child:
         self._readers: list[asyncio.Task[None]] = []
         self._leader: psutil.Process | None = None
         self._family: set[psutil.Process] = set()
+        self._seen: set[psutil.Process] = set()  # the tree at the last look
+        self._look: asyncio.TimerHandle | None = None
         with contextlib.suppress(psutil.Error):  # it may have ended already
             self._leader = psutil.Process(self._process.pid)
 
@@ -95,7 +99,7 @@ class Child:
         assert out is not None
         assert err is not None
         child._readers = [
-            asyncio.create_task(_pump(out, LineSplitter(MAX_LINE), on_line, on_dropped)),
+            asyncio.create_task(_pump(out, LineSplitter(MAX_LINE), child._looking(on_line), on_dropped)),
             asyncio.create_task(
                 _pump(err, LineSplitter(MAX_STDERR_LINE), lambda raw: on_stderr(raw.decode("utf-8", "replace")))
             ),
@@ -132,6 +136,8 @@ class Child:
 
         Whatever happens on the way (the caller is cancelled, `ask` fails), the tree is killed.
         """
+        if self.returncode is not None:  # it ended by itself: who belonged to it can only be remembered
+            self._family |= self._seen
         try:
             self._remember_family()
             await self._climb(ask or self._close_stdin)
@@ -181,7 +187,25 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
+    def _looking(self, on_line: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """`on_line`, and a look at the tree soon after."""
+
+        def heard(line: bytes) -> None:
+            if self._look is None:
+                self._look = asyncio.get_running_loop().call_later(LOOK_S, self._take_a_look)
+            on_line(line)
+
+        return heard
+
+    def _take_a_look(self) -> None:
+        self._look = None
+        with contextlib.suppress(psutil.Error):
+            if self._leader is not None and self.returncode is None:
+                self._seen = set(self._leader.children(recursive=True))
+
     def _let_go(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         for reader in self._readers:
             reader.cancel()
         if self.returncode is not None:

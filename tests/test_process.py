@@ -416,3 +416,50 @@ def test_a_stranger_is_left_alone(tmp_path: Path) -> None:
         assert stranger.returncode == 0
 
     running(UNTIL_EOF, tmp_path, body)
+
+
+SPAWNS_AWAY = f"p = subprocess.Popen({SLEEPER}, start_new_session=True)\nsay(p.pid)\n"
+
+
+async def looked(child: Child) -> None:
+    """Until it has looked at its tree, as it does soon after each line."""
+    async with asyncio.timeout(20):
+        while not child._seen:
+            await asyncio.sleep(0.02)
+
+
+def test_what_a_killed_child_was_running_is_swept(tmp_path: Path) -> None:
+    """Nobody can say any more whose it was: it has another session, and its parent is gone."""
+
+    async def body(it: Running) -> None:
+        tool = int(await it.line(0))
+        await looked(it.child)
+        os.kill(it.child.pid, signal.SIGKILL)
+        await it.child.wait()
+        assert alive(tool)
+        await it.child.close()
+        assert await gone(tool)
+
+    running(SPAWNS_AWAY + FOR_EVER, tmp_path, body)
+
+
+def test_a_daemon_that_left_is_not_swept_though_it_was_seen(tmp_path: Path) -> None:
+    """In good order the tree at the close counts."""
+    leaves = f"import subprocess, sys; print(subprocess.Popen({SLEEPER}, start_new_session=True).pid, flush=True)"
+    code = (
+        f"p = subprocess.Popen([sys.executable, '-c', {leaves + '; sys.stdin.read()'!r}], stdin=subprocess.PIPE)\n"
+        "sys.stdin.readline()\np.stdin.close()\np.wait()\nsay('left')\nsys.stdin.read()\n"
+    )
+
+    async def body(it: Running) -> None:
+        daemon = int(await it.line(0))
+        await looked(it.child)
+        await it.child.send(b"go\n")
+        await it.line(1)
+        await it.child.close()
+        try:
+            assert alive(daemon)
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+
+    running(code, tmp_path, body)

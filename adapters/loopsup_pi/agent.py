@@ -97,6 +97,7 @@ class PiAgent:
         conversation = Conversation(str(state.get("sessionId")), Path(file) if file else None, self._launch.cwd)
         self._extension.serves(conversation)
         self._started = True
+        self._diagnostics.came_up()
         return AgentStarted(conversation, *markers)
 
     async def _ready(self) -> tuple[Record, Markers]:
@@ -152,7 +153,7 @@ class PiAgent:
     async def close(self) -> None:
         self._closing = True
         if self._child is not None and self._watch is not None:
-            if self.pid is not None and not self._idle.is_set():
+            if self.pid is not None and not self._idle.is_set() and not self._aborting:
                 await self.abort(AbortReason.SHUTDOWN)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._idle.wait(), CLOSE_SETTLE_S)

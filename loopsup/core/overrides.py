@@ -15,3 +15,6 @@ class Overrides:
 
 
 NOTHING_SAID = Overrides()
+
+# What the verb says when it is done.
+TOLD = {True: "interrupted responses are recovered", False: "interrupted responses are left as they are"}

@@ -80,8 +80,7 @@ class Bus:
         line = _follow_event(event)
         if kind not in EPHEMERAL:
             self._backlog.append((event.seq, line))
-        for follower in self._followers:
-            follower.put(line)
+        self._show(line)
 
     def _store(
         self, at: int, kind: str, data: Mapping[str, Any], iteration: int | None, agent_id: str | None
@@ -115,9 +114,13 @@ class Bus:
         if not self._followers or (news := _news(status)) == self._shown:
             return
         self._shown = news
-        line = follow_line("status", status)
-        for follower in self._followers:
+        self._show(follow_line("status", status))
+
+    def _show(self, line: bytes) -> None:
+        for follower in tuple(self._followers):
             follower.put(line)
+            if follower.dropped:  # it reads what it has; nobody's session is kept open for it
+                self._followers.discard(follower)
 
     def end(self, reason: str) -> None:
         """The session ends: the last line for everybody."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -43,28 +44,33 @@ class ControlServer:
         self._handlers = handlers
         self._agent_pid = agent_pid
         self._server: asyncio.Server | None = None
+        self._made: tuple[int, int] | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """StorageError if the socket cannot be made."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _bind_private(listening, self._path)
-            self._server = await asyncio.start_unix_server(self._connected, sock=listening)
+            _make_way(self._path)
+            old = os.umask(0o177)
+            try:
+                self._server = await asyncio.start_unix_server(self._connected, path=str(self._path))
+            finally:
+                os.umask(old)
+            self._made = _place(self._path)
         except OSError as error:
-            listening.close()
             raise StorageError(f"the control socket {self._path} cannot be made: {error.strerror}") from error
 
     @property
     def vanished(self) -> bool:
-        """Somebody removed the socket's file (a cleaner of temporary files, say)."""
-        return self._server is not None and not self._path.is_socket()
+        """Somebody removed the socket's file (a cleaner of temporary files, say) or put something else there."""
+        return self._server is not None and _place(self._path) != self._made
 
     async def restart(self) -> None:
-        await self._stop_listening()
+        """Listen at a fresh file. StorageError: not yet; it may be tried again."""
+        before = self._server
         await self.start()
+        if before is not None:
+            before.close()
 
     async def stop(self) -> None:
         """No new connections; those open get their last lines first."""
@@ -140,6 +146,26 @@ class ControlServer:
                     return True
                 process = process.parent()
         return False
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Which file lies there, None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make_way(path: Path) -> None:
+    """Remove the socket of a dead supervisor; whatever else lies there is not ours to remove."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        raise StorageError(f"{path}, the place of the control socket, is not a socket of this user; move it away")
+    path.unlink()
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:

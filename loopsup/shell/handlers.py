@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
-from loopsup.core.overrides import NOTHING_SAID, Overrides
+from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
 from loopsup.wire.control import Request, Response, encode_response
@@ -119,7 +119,7 @@ class Handlers:
         if self._supervisor.loop is None:
             raise NotFoundError("there is no loop in this session")
         self._supervisor.recover(said)
-        return RECOVERY[self._supervisor.host.recovery.settings.on], ()
+        return TOLD[self._supervisor.host.recovery.settings.on], ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -139,7 +139,11 @@ class Handlers:
         try:
             async with supervisor.changed:
                 await supervisor.changed.wait_for(
-                    lambda: supervisor.loop is None or supervisor.loop.state not in ACTIVE or supervisor.closing
+                    lambda: (
+                        supervisor.loop is None
+                        or supervisor.loop.state not in ACTIVE
+                        or supervisor.closed.is_set()  # only then the journal says how it was left
+                    )
                 )
         finally:
             supervisor.bus.unsubscribe(follower)
@@ -163,6 +167,8 @@ class Handlers:
         allow, which = args.get("allow"), args.get("id")
         if not isinstance(allow, bool):
             raise UsageError("answer needs allow or deny")
+        if which is not None and not isinstance(which, str):
+            raise UsageError("id must be text")
         text = "" if allow else "The person denies this."
         found = await self._supervisor.host.answer(which, allow, "user", text)
         if found is None:
@@ -181,7 +187,6 @@ class Handlers:
         return reply.message, reply.warnings
 
 
-RECOVERY = {True: "interrupted responses are recovered", False: "interrupted responses are left as they are"}
 _NUMBERS = ("minDelayMs", "maxDelayMs", "forMs", "maxIterations")
 
 

@@ -140,6 +140,8 @@ class AgentHost:
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
+        if isinstance(result, Refused) and (run.decided is not None or run.turns):
+            result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
                 self._say(run)
@@ -157,16 +159,23 @@ class AgentHost:
 
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
-        if self.run is None and self._messages and not self._closing:
-            if not self.slot.up:
-                self.want()
-            elif self._messages[0].not_before <= self._clock.now().mono:
-                self._spawn(self._deliver(self._messages[0]))
-                return
-        self._desk.ready()
+        if not self._offer():
+            self._desk.ready()
+
+    def _offer(self) -> bool:
+        """Send the next user message on its way, if there is one whose time has come and an agent for it."""
+        if self.run is not None or not self._messages or self._closing:
+            return False
+        if not self.slot.up:
+            self.want()
+            return False
+        if self._messages[0].not_before > self._clock.now().mono:
+            return False
+        self._spawn(self._deliver(self._messages[0]))
+        return True
 
     async def _deliver(self, message: Message) -> None:
-        if self.run is not None or not self._messages or self._messages[0] is not message:
+        if self.run is not None or not self.slot.up or not self._messages or self._messages[0] is not message:
             return
         self._messages.popleft()
         result = await self.hand_over(Prompt(message.text, Origin.USER, message.id), message.waiter)
@@ -214,6 +223,9 @@ class AgentHost:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
         await self.slot.empty(for_good=True)
+        if (run := self._let_go()) is not None:  # it was asked to settle and did not
+            self._close_turn(run, "aborted")
+            fail(run.waiter, LoopsupError("the session was closed"))
 
     # ---- time -------------------------------------------------------------------------------------
 
@@ -231,7 +243,8 @@ class AgentHost:
 
     def _silence(self) -> int | None:
         asking = self._questions.pending is not None or self.recovery.waiting
-        return silence_due(self._doing is Doing.MODEL, asking, max(self._sign, self.recovery.ended), self._silence_ms)
+        sign = max(self._sign, self._questions.last_over, self.recovery.ended)
+        return silence_due(self._doing is Doing.MODEL, asking, sign, self._silence_ms)
 
     def _linger(self, run: Run) -> int | None:
         return linger_due(run.decided, self.slot.capabilities.terminate_on_tool)
@@ -243,8 +256,7 @@ class AgentHost:
         self.recovery.tick(now)
         run = self.run
         if run is None:
-            if self._messages:
-                self.pump()
+            self._offer()  # and no news of it: that would bring the next tick at once, for ever
         elif _reached(abort_due(run.abort_asked), now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))

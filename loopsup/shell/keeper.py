@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopsup.clock import Clock
-from loopsup.core.effects import Effect, Reply
+from loopsup.core.effects import Effect, Reply, Step
 from loopsup.core.events import Event, Ticked
 from loopsup.core.model import Loop, Moment
 from loopsup.core.step import advance
@@ -24,22 +24,17 @@ MAX_PENDING = 1000  # facts kept while the disk is full; an agent produces a han
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One journaled step."""
+    """One journaled step, and what it asks for: never without a change, never before its record."""
 
     before: Loop | None
     after: Loop | None
     event: Event
     seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
     effects: tuple[Effect, ...] = ()
-    reply: Reply | None = None
 
 
 class Keeper:
-    """The loop of one session. `changed` is called after each journaled step, before its effects are performed."""
+    """The loop of one session. `changed` is called after each journaled step and performs its effects."""
 
     def __init__(
         self, appender: JournalAppender, loop: Loop | None, clock: Clock, changed: Callable[[Change], None]
@@ -58,58 +53,54 @@ class Keeper:
         """Monotonic instant of the next try to write what waits."""
         return self._retry_at
 
-    def apply(self, event: Event) -> Outcome:
+    def apply(self, event: Event) -> Reply:
         """Step, journal, adopt. StorageError: it could not be written and nothing changed."""
         if self._pending:
             raise StorageError(self.problem or "the journal cannot be written")
         return self._apply(event, self._clock.now())
 
-    def fact(self, event: Event) -> tuple[Effect, ...]:
+    def fact(self, event: Event) -> None:
         """A fact that must not be lost: if it cannot be written now, it waits for `retry`."""
         timely = isinstance(event, Ticked)  # comes again by itself
         if self._pending or (timely and self._retry_at is not None):
             if not timely:
                 self._pending.append(event)
-            return ()
+            return
         try:
-            return self._apply(event, self._clock.now()).effects
+            self._apply(event, self._clock.now())
         except StorageError:
             if not timely:
                 self._pending.append(event)
-            return ()
 
-    def retry(self, now: Moment) -> tuple[Effect, ...]:
+    def retry(self, now: Moment) -> None:
         """Try again what could not be written."""
         if self._retry_at is None or now.mono < self._retry_at:
-            return ()
+            return
         self._retry_at = None
         self.problem = None
-        effects: list[Effect] = []
         while self._pending:
             try:
-                effects += self._apply(self._pending[0], now).effects
+                self._apply(self._pending[0], now)
             except StorageError:
-                return tuple(effects)
+                return
             self._pending.popleft()
-        return tuple(effects)
 
-    def _apply(self, event: Event, now: Moment) -> Outcome:
-        effects: list[Effect] = []
+    def _apply(self, event: Event, now: Moment) -> Reply:
         reply = None
         for step in advance(self.loop, event, now):
             if step.loop != self.loop:
-                self._record(step.cause or event, step.loop, now)
-            effects += step.effects
+                self._record(step, step.cause or event, now)
             reply = step.reply
-        return Outcome(tuple(effects), reply)
+        return reply or Reply(True)
 
-    def _record(self, event: Event, after: Loop | None, now: Moment) -> None:
+    def _record(self, step: Step, cause: Event, now: Moment) -> None:
         try:
-            seq = self._appender.append(now, event, after).seq
+            seq = self._appender.append(now, cause, step.loop).seq
         except StorageError as error:
             self.problem = error.message
             if self._retry_at is None:
                 self._retry_at = now.mono + RETRY_MS
             raise
-        before, self.loop, self.seq, self.problem = self.loop, after, seq, None
-        self._changed(Change(before, after, event, seq))
+        before, self.loop, self.seq = self.loop, step.loop, seq
+        self.problem = self._retry_at = None
+        self._changed(Change(before, step.loop, cause, seq, step.effects))

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from loopsup import registry
-from loopsup.clock import SystemClock
+from loopsup.clock import supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
+from loopsup.shell import leftover
 from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
@@ -37,6 +38,8 @@ from loopsup.store.journal import JournalAppender
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import Launch, Response
+
+MEND_RETRY_MS = 10_000  # a socket that cannot be made again is tried this often, not at every turn
 
 
 def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
@@ -71,7 +74,7 @@ class _Session:
         self._config = load_config()
         self._identity = load_identity(folder)
         self._adapter: Adapter = registry.load(self._identity.agent)
-        self._clock = SystemClock()
+        self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
@@ -81,6 +84,8 @@ class _Session:
         try:
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
+            else:
+                await leftover.end(self._folder, self._log.write)
             self._open_files(supervisor)
             server = ControlServer(
                 Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid
@@ -209,17 +214,23 @@ class _Maintenance:
         self._server = server
         self._supervisor = supervisor
         self._mending = False
+        self._told = ""
+        self._not_before = 0
 
     def __call__(self) -> None:
-        if self._server.vanished and not self._mending:
+        now = self._supervisor.clock.now().mono
+        if not self._mending and now >= self._not_before and self._server.vanished:
             self._mending = True
+            self._not_before = now + MEND_RETRY_MS
             self._supervisor.spawn(self._mend())
 
     async def _mend(self) -> None:
         try:
             await self._server.restart()
+            if self._supervisor.note == self._told:
+                self._supervisor.note = None
         except LoopsupError as error:
-            self._supervisor.note = error.message
+            self._told = self._supervisor.note = error.message
         finally:
             self._mending = False
 

@@ -35,6 +35,7 @@ class Questions:
         self._decided = decided
         self._changed = changed
         self._pending: dict[str, tuple[PendingQuestion, int]] = {}
+        self.last_over = 0  # monotonic ms: an agent that waited for a person is silent only from here on
 
     @property
     def pending(self) -> PendingQuestion | None:
@@ -66,14 +67,20 @@ class Questions:
         """Remove and return a question (None: the oldest)."""
         if question_id is None:
             question_id = next(iter(self._pending), None)
-        found = None if question_id is None else self._pending.pop(question_id, None)
-        return None if found is None else found[0]
+        return None if question_id is None else self._pop(question_id)
 
     def over(self, question_id: str, outcome: str) -> None:
         """It went away by itself."""
-        if self._pending.pop(question_id, None) is not None:
+        if self._pop(question_id) is not None:
             self._publish(PERMISSION_COMPLETED, {"id": question_id, "outcome": outcome, "by": "agent"})
             self._changed()
+
+    def _pop(self, question_id: str) -> PendingQuestion | None:
+        found = self._pending.pop(question_id, None)
+        if found is None:
+            return None
+        self.last_over = self._clock.now().mono
+        return found[0]
 
     def clear(self) -> None:
         for question_id in list(self._pending):

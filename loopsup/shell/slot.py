@@ -17,6 +17,7 @@ from loopsup.shell.link import AgentLink
 
 START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
 PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
+CLOSE_TIMEOUT_S = 30.0  # the adapter's ladder takes ten seconds and a sweep
 CALL_TIMEOUT_S = 5.0  # abort, answer, mark: one line written to the agent
 
 
@@ -31,6 +32,7 @@ class AgentSlot:
         self._agent: Agent | None = None
         self._link: AgentLink | None = None
         self._closed = False
+        self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
     @property
     def up(self) -> bool:
@@ -43,6 +45,7 @@ class AgentSlot:
     async def start(self, link: AgentLink) -> AgentStarted:
         """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
         agent: Agent | None = None
+        await self._ended()
         try:
             agent = self._adapter.agent(self._launch(), link)
             started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
@@ -89,18 +92,27 @@ class AgentSlot:
             await self._call("announce", self._agent.announce(event))
 
     def forget(self) -> None:
-        """It ended by itself."""
-        self._agent = self._link = None
+        """It ended by itself. What it left (tools it was running, its sockets) is cleaned up before the next one."""
+        agent, self._agent, self._link = self._agent, None, None
+        if agent is not None:
+            self._end(agent)
 
     async def empty(self, *, for_good: bool = False) -> None:
-        """End the agent, if there is one; nothing it says any more is heard."""
+        """End the agent, if there is one; nothing it says any more is heard. Also waits for one being ended."""
         self._closed = self._closed or for_good
-        agent, self._agent = self._agent, None
         if self._link is not None:
             self._link.cut()
-            self._link = None
-        if agent is not None:
-            await _quietly(agent.close())
+        self.forget()
+        await self._ended()
+
+    def _end(self, agent: Agent) -> None:
+        task = asyncio.get_running_loop().create_task(_quietly(agent.close()))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    async def _ended(self) -> None:
+        while self._endings:
+            await asyncio.wait(self._endings)
 
     async def _call(self, what: str, work: Awaitable[None]) -> None:
         """An agent that does not listen is the watch's business, not the caller's."""
@@ -110,6 +122,6 @@ class AgentSlot:
             self._log(f"{what} failed in the adapter: {type(error).__name__}: {error}")
 
 
-async def _quietly(work: Awaitable[None]) -> None:
+async def _quietly(closing: Awaitable[None]) -> None:
     with contextlib.suppress(Exception, asyncio.CancelledError):
-        await work
+        await asyncio.wait_for(closing, CLOSE_TIMEOUT_S)

@@ -16,7 +16,7 @@ from typing import Any
 
 from loopsup.clock import Clock
 from loopsup.core import reaper
-from loopsup.core.effects import Effect, Reply
+from loopsup.core.effects import Reply
 from loopsup.core.events import (
     AgentLost,
     AgentStartFailed,
@@ -34,6 +34,7 @@ from loopsup.core.overrides import Overrides
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
+from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
 from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
@@ -43,6 +44,7 @@ from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
 from loopsup.shell.slot import AgentSlot
 from loopsup.store.config import ContinuityConfig
+from loopsup.store.facts import session_facts
 from loopsup.store.identity import Identity, save_identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
@@ -109,17 +111,12 @@ class Supervisor:
 
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
-        who = self.identity
-        return SessionFacts(
-            name=who.name,
-            id=who.id,
-            agent=who.agent,
-            agent_session_id=who.agent_session_id,
-            file=who.agent_file,
-            cwd=who.cwd,
-            alive=True,
-            responding=True,
-            pid=self._pid,
+        over = self.closed.is_set()  # the answer to `close` says how it stands afterwards
+        return session_facts(
+            self.identity,
+            alive=not over,
+            responding=not over,
+            pid=None if over else self._pid,
             clients=self.bus.followers,
             problem=problem,
         )
@@ -146,33 +143,30 @@ class Supervisor:
     def open(self, keeper: Keeper, turns: int) -> None:
         """Take over the journal (L-102, D-44)."""
         self.keeper = keeper
-        self._perform(keeper.fact(Opened(turns=turns)))
+        keeper.fact(Opened(turns=turns))
 
     def command(self, event: Event) -> Reply:
         """A person's command. StorageError: it could not be journaled and nothing changed."""
         assert self.keeper is not None
-        outcome = self.keeper.apply(event)
-        self._perform(outcome.effects)
+        reply = self.keeper.apply(event)
         self.touch()
-        return outcome.reply or Reply(True)
+        return reply
 
     def fact(self, event: Event) -> None:
         if self.keeper is not None:
-            self._perform(self.keeper.fact(event))
+            self.keeper.fact(event)
             self.touch()
 
-    def _perform(self, effects: tuple[Effect, ...]) -> None:
-        for effect in effects:
-            self.performer.perform(effect)
-
     def on_change(self, change: Change) -> None:
-        """After each journaled step: say what changed, mark the branch, tell the followers."""
+        """After each journaled step: say what changed, mark the branch, do what it asks for, show the status."""
         data = transition_data(change.before, change.after, change.event)
         if data is not None:
             self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
         self._end_wait(change.after)
+        for effect in change.effects:
+            self.performer.perform(effect)
         self.bus.show_status(self.status())
 
     def _end_wait(self, loop: Loop | None) -> None:
@@ -217,6 +211,7 @@ class Supervisor:
     def came_up(self, started: AgentStarted) -> None:
         conversation = started.conversation
         self.log(f"the agent is up (process {self.host.slot.pid}, conversation {conversation.id})")
+        leftover.note(self.folder, self.host.slot.pid, self.log)
         kind = words.SESSION_START if self.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": self.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:
@@ -282,6 +277,14 @@ class Supervisor:
             self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
         self.touch()
 
+    async def _end_tasks(self) -> None:
+        """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
     async def run(self) -> str:
         """Until the session is to be closed; returns why. `close` is the caller's next step."""
         while not self.closing:
@@ -299,6 +302,7 @@ class Supervisor:
 
     async def _sleep(self, now: Moment) -> None:
         if self._wake.is_set():
+            await asyncio.sleep(0)  # whoever touched it may have to go on before there is anything to see
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), self._patience_s(now))
@@ -315,8 +319,8 @@ class Supervisor:
 
     def _tick(self, now: Moment) -> None:
         if self.keeper is not None:
-            self._perform(self.keeper.retry(now))
-            self._perform(self.keeper.fact(Ticked(idle=self.host.idle)))
+            self.keeper.retry(now)
+            self.keeper.fact(Ticked(idle=self.host.idle))
             if wants_agent(self.loop, now):
                 self.host.want()
         self.host.tick(now)
@@ -340,12 +344,13 @@ class Supervisor:
         if self.keeper is not None:
             run = self.host.run
             turns = run.turns if run is not None and run.stamp is not None else 0
-            self._perform(self.keeper.fact(Close(turns)))
+            self.keeper.fact(Close(turns))
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
+        await self._end_tasks()
         self.publish(words.SESSION_SHUTDOWN, {"reason": reason})
+        self.closed.set()
         async with self.changed:
             self.changed.notify_all()
         self.bus.show_status(self.status())
         self.bus.end(reason)
-        self.closed.set()

@@ -85,7 +85,7 @@ def test_the_deadline_while_nobody_was_there_comes_before_the_refusal(world: Wor
     assert event == found["lastAttention"]
     world.json("resume", code=4)
     assert len(world.events("loop.attention")) == 1
-    world.until_over(found_pid) if (found_pid := world.status()["session"]["supervisor"]["pid"]) else None
+    world.wait_for(lambda: not world.processes(), "the end of the supervisor that refused")
     world.ok("update", "--for", "1h")
     assert world.loop()["pauseReason"] == "duration_limit"
 
@@ -103,3 +103,16 @@ def test_update_without_a_supervisor_and_bad_values_change_nothing(world: World)
     assert (changed["rhythm"], changed["maxIterations"]) == ({"kind": "fixed", "everyMs": 7_200_000}, 60)
     assert world.json("stop")["loop"]["state"] == "stopped"
     assert world.processes() == []
+
+
+def test_the_deadline_while_queued_takes_the_wake_away(world: World) -> None:
+    world.start([decide(ON), {"do": "omit", "wait_for": world.gate("talk")}], *QUICK, "--for", "6s")
+    world.until(state="waiting", iterationCount=1)
+    world.ask("say", text="a long job")
+    world.until(state="queued")
+    assert world.run("wait").code == 12
+    world.open("talk")
+    world.until_event("assistant.turn_end", 2)
+    assert world.run("wait").code == 12
+    assert (world.loop()["iterationCount"], len(world.said("loop"))) == (1, 1)
+    assert len(world.events("loop.attention")) == 1

@@ -260,3 +260,17 @@ def test_every_verb_speaks_json_and_refusals_are_one_object(world: World) -> Non
     assert world.json("close")["session"]["supervisor"]["alive"] is False
     for verb, argv in (("attach", ()), ("abort", ()), ("answer", ("deny",))):
         assert world.json(verb, *argv, code=5)["error"]["exit"] == 5
+
+
+def test_the_agent_names_its_own_pace(world: World) -> None:
+    later, sooner = {**ON, "nextDelay": "2h"}, {**ON, "nextDelay": "1s"}
+    calls = {"do": "calls", "turns": [[{"args": later}], [{"args": sooner}]]}  # the first is out of range
+    world.start([calls, decide(later), decide(DONE)], "--every", "auto", "--min-delay", "1s", "--max-delay", "1h")
+    assert world.run("wait").code == 0
+    tries = [event["data"]["success"] for event in world.events("tool.execution_complete")]
+    assert tries == [False, True, False, True]  # the third was out of range as well, the reminder brought the last
+    found = world.loop()
+    assert (found["iterationCount"], found["protocolRetryCount"]) == (2, 1)
+    assert found["rhythm"] == {"kind": "auto", "minDelayMs": 1000, "maxDelayMs": 3_600_000}
+    waits = [record for record in world.journal() if record["loop"]["phase"]["type"] == "waiting"]
+    assert waits[0]["loop"]["last_decision"]["next_delay_ms"] == 1000

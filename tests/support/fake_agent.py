@@ -179,6 +179,8 @@ class FakeAgent:
 
     def die(self, reason: str = "signal 9 (SIGKILL)") -> None:
         self.at_work = False
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
         self.events.lost(reason)
 
 

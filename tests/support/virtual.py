@@ -16,7 +16,7 @@ from typing import Any
 from loopsup.core.model import Moment
 from tests.support.script import T0
 
-MOST_ROUNDS = 20_000  # rounds of the event loop at one instant; the busiest honest instant has a few hundred
+MOST_ROUNDS = 2000  # rounds of the event loop at one instant; the busiest honest instant has a few dozen
 
 
 class StuckError(AssertionError):

@@ -270,18 +270,18 @@ class World:
 
         return self.wait_for(look, str(fields), timeout)
 
-    def until_event(self, kind: str, count: int = 1, session: str = "project", **data: Any) -> Any:
+    def until_event(self, type_: str, count: int = 1, /, *, session: str = "project", **data: Any) -> Any:
         """Wait for the `count`th stored event of this type with these data; the event."""
 
         def look() -> Any:
             found = [
                 event
-                for event in self.events(kind, session=session)
+                for event in self.events(type_, session=session)
                 if all(event["data"].get(key) == value for key, value in data.items())
             ]
             return found[count - 1] if len(found) >= count else None
 
-        return self.wait_for(look, f"{kind} {data} ×{count}")
+        return self.wait_for(look, f"{type_} {data} ×{count}")
 
     def until_over(self, pid: int, timeout: float = PATIENCE_S) -> None:
         """Wait for the end of a process."""

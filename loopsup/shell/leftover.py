@@ -1,0 +1,76 @@
+"""An agent whose supervisor was killed: it must have ended before the session is served again.
+
+Most agents end by themselves when their input closes. One that cannot (it hangs, or was stopped) would wake up
+later and write into a conversation that has another agent by then. So the agent's process is noted in the
+session's folder, and the next supervisor ends what is left of it. A process is recognised by its number, the
+instant it began and being the leader of its session: a number that was given to a stranger is never signalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from loopsup.errors import StorageError
+from loopsup.process import KILL_GRACE_S, POLL_S, TERM_GRACE_S
+from loopsup.store.files import read_private, write_atomic
+
+NAME = "agent.json"
+MAX_BYTES = 4096  # two numbers
+SAME_BEGIN_S = 2.0  # the system counts it from the boot, whose instant moves when the clock is set
+
+
+def note(folder: Path, pid: int | None, log: Callable[[str], None]) -> None:
+    """Keep which process the agent of this session is."""
+    try:
+        if pid is not None:
+            began = psutil.Process(pid).create_time()
+            write_atomic(folder / NAME, json.dumps({"v": 1, "pid": pid, "began": began}).encode("ascii") + b"\n")
+    except (StorageError, psutil.Error) as error:
+        log(f"which process the agent is could not be noted: {error}")
+
+
+async def end(folder: Path, log: Callable[[str], None]) -> None:
+    """End the agent that a dead supervisor left behind, with its tree: TERM, then KILL."""
+    found = _left(folder)
+    if found is None:
+        return
+    log(f"an agent was left behind by a supervisor that is gone (process {found.pid}); it is ended")
+    family = [found]
+    with contextlib.suppress(psutil.Error):
+        family += found.children(recursive=True)
+    for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
+        for member in family:
+            with contextlib.suppress(psutil.Error):  # psutil refuses a number that was given to another process
+                member.send_signal(number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while any(map(_alive, family)):  # noqa: ASYNC110 (they are not our children: no event tells it)
+                    await asyncio.sleep(POLL_S)
+                return
+    log(f"process {found.pid} could not be ended")
+
+
+def _left(folder: Path) -> psutil.Process | None:
+    try:
+        noted = json.loads(read_private(folder / NAME, MAX_BYTES))
+        pid, began = int(noted["pid"]), float(noted["began"])
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - began) < SAME_BEGIN_S and os.getsid(pid) == pid
+    except (OSError, StorageError, psutil.Error, ValueError, TypeError, KeyError, OverflowError):
+        return None
+    return process if same and _alive(process) else None
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,100 @@
+"""What a killed supervisor left behind is ended by the next one, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loopsup.shell import leftover
+
+pytestmark = pytest.mark.slow
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def agent() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def end(folder: Path) -> list[str]:
+    log: list[str] = []
+    asyncio.run(leftover.end(folder, log.append))
+    return log
+
+
+def test_the_noted_agent_is_ended_with_its_tree(tmp_path: Path) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 600 & wait"], start_new_session=True) as process:
+        leftover.note(tmp_path, process.pid, print)
+        while not (children := psutil.Process(process.pid).children()):
+            pass
+        (log,) = end(tmp_path)
+        assert str(process.pid) in log
+        assert process.wait(timeout=5) == -signal.SIGTERM
+        assert psutil.wait_procs(children, timeout=5)[1] == []
+
+
+@pytest.mark.parametrize("how", ["stopped", "stubborn"])
+def test_one_that_does_not_listen_is_killed(tmp_path: Path, how: str) -> None:
+    argv = [sys.executable, "-c", STUBBORN]
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        leftover.note(tmp_path, process.pid, print)
+        if how == "stopped":
+            process.send_signal(signal.SIGSTOP)
+        assert len(end(tmp_path)) == 1
+        assert process.wait(timeout=5) == -signal.SIGKILL
+
+
+def test_an_agent_that_ended_is_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        leftover.note(tmp_path, process.pid, print)
+        process.kill()
+    assert end(tmp_path) == []
+
+
+def test_a_number_given_to_a_stranger_is_not_signalled(tmp_path: Path, agent: subprocess.Popen[bytes]) -> None:
+    leftover.note(tmp_path, agent.pid, print)
+    path = tmp_path / leftover.NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), "began": 1_000_000.0}))
+    assert end(tmp_path) == []
+    assert agent.poll() is None
+
+
+def test_a_process_that_is_no_session_leader_is_not_signalled(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        leftover.note(tmp_path, process.pid, print)
+        assert end(tmp_path) == []
+        assert process.poll() is None
+        process.kill()
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"pid":"x","began":1}', '{"pid":1e400,"began":1}', "\0"])
+def test_a_missing_or_damaged_note_is_nothing(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / leftover.NAME).write_text(text)
+    assert end(tmp_path) == []
+
+
+def test_an_agent_without_a_process_is_not_noted(tmp_path: Path) -> None:
+    leftover.note(tmp_path, None, print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_note_that_cannot_be_kept_is_told(tmp_path: Path, agent: subprocess.Popen[bytes]) -> None:
+    log: list[str] = []
+    leftover.note(tmp_path / "nowhere", agent.pid, log.append)
+    assert len(log) == 1
+    assert "could not be noted" in log[0]
