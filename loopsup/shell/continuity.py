@@ -111,6 +111,7 @@ class Recovery:
         """Until the time has come, or something ends the wait."""
         wait = self._budget.wait
         assert wait is not None
+        self._resolve(NOTHING)  # whoever asked before has been forgotten by the agent
         end: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
         self._end = end
         self._tell(wait.kind, wait.attempt, wait.wait_ms, wait.of, wait.until.wall)
