@@ -41,7 +41,8 @@ class Interruption:
     is text or (also redacted) reasoning in it. `tail`: the tools whose completed results end the turn; empty if
     something else does. `natural`: the agent makes the next request anyway, or input waits inside it.
     `runnable`: without what would be omitted the context ends in something a model can answer. `overflow`: the
-    agent holds it for an overflow of its input.
+    agent holds it for an overflow of its input. `retry_after_ms`: a `retry-after` of the provider that is not in
+    `error`. `advised_ms`: how long the provider asks to wait; not the adapter's to say.
     """
 
     boundary: Boundary
@@ -52,6 +53,8 @@ class Interruption:
     natural: bool = False
     runnable: bool = True
     overflow: bool = False
+    retry_after_ms: int | None = None
+    advised_ms: int | None = None
 
 
 TERMINAL_TOOLS = frozenset({"loop_control", "task_complete"})  # they end a run on purpose (X-01)

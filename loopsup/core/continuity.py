@@ -146,6 +146,8 @@ def _at_turn(
             return _cut_off(budget, turn, settings)
         case Kind.USAGE_POLL:
             return _limited(budget, turn, settings, now)
+        case Kind.STREAM if turn.advised_ms is not None:
+            return _limited(budget, turn, settings, now)
         case Kind.LENGTH | Kind.STREAM:
             return budget, omit  # the agent's own retries come first (C-11)
         case _:
@@ -178,6 +180,8 @@ def _limited(budget: Budget, turn: Interruption, settings: Settings, now: Moment
 def _limit(budget: Budget, turn: Interruption, settings: Settings) -> tuple[Kind, int, int | None, int]:
     """Kind, attempt, most attempts and wait of a usage limit."""
     wait_ms = guidance.minutes(turn.error)
+    if wait_ms is None:
+        wait_ms = turn.advised_ms
     if wait_ms is not None:
         return Kind.USAGE_LIMIT, budget.total + 1, settings.max_resumes, wait_ms
     return Kind.USAGE_POLL, budget.polls + 1, budget.window, POLL_MS
@@ -186,11 +190,11 @@ def _limit(budget: Budget, turn: Interruption, settings: Settings) -> tuple[Kind
 def _at_settle(
     budget: Budget, kind: Kind, turn: Interruption, settings: Settings, now: Moment
 ) -> tuple[Budget, Plan | None]:
+    if budget.served is not None:
+        return _go_on(replace(budget, served=None), budget.served, settings, now=None)
     match kind:
         case Kind.USAGE_POLL | Kind.USAGE_LIMIT:
-            if budget.served is None:
-                return budget, NOTHING
-            return _go_on(replace(budget, served=None), budget.served, settings, now=None)
+            return budget, NOTHING  # its wait was cancelled, or there is none left
         case Kind.STREAM | Kind.EMPTY:
             return _go_on(budget, kind, settings, now=now)
         case Kind.LENGTH if turn.stop == "length":

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.clock import Clock
 from loopsup.core import continuity
+from loopsup.core.advice import advised_ms
 from loopsup.core.classify import Boundary
 from loopsup.core.continuity import NOTHING, Budget, Settings
 from loopsup.core.model import AbortReason, Loop, Moment, Paused, PauseReason, Running
 from loopsup.core.overrides import Overrides
 from loopsup.ports import Capabilities, Interruption, Origin, Plan
+from loopsup.shell.zones import zone_of
 from loopsup.store.config import ContinuityConfig
 from loopsup.wire import events as words
 from loopsup.wire.status import RecoveryStatus
@@ -98,7 +100,10 @@ class Recovery:
             return Plan(end=True)
         if self._host.unsaid and not (turn.boundary is Boundary.TURN and turn.stop == "length"):
             turn = replace(turn, natural=True)  # a person's message goes first
-        self._budget, plan = continuity.interrupted(self._budget, turn, self.settings, self._clock.now())
+        now = self._clock.now()
+        if self.settings.extended and turn.stop == "error":
+            turn = replace(turn, advised_ms=advised_ms(turn.error, turn.retry_after_ms, now.wall, zone_of))
+        self._budget, plan = continuity.interrupted(self._budget, turn, self.settings, now)
         if plan is None:
             return await self._wait()
         if plan.resume and plan.wait_ms == 0 and not self._told(plan):

@@ -347,3 +347,16 @@ def test_no_sequence_of_turns_spends_more_than_its_limits(
         assert s.max_resumes is None or resumed <= s.max_resumes
         assert session.budget.streams <= s.stream_retries
         assert session.budget.polls <= 30
+
+
+def test_advice_beyond_the_seed_is_a_wait_too() -> None:
+    """`guidance = "extended"`: also for what would else be tried again at once; the seed's words go first."""
+    session = Session()
+    for error in ("429: slow down", CODEX, "Try again in 2 hours"):
+        first = session.ask(broken(error, Boundary.TURN, advised_ms=2 * HOUR))
+        assert (first.kind, first.resume) == (Kind.USAGE_LIMIT, False)
+        assert session.ask(broken(error, advised_ms=2 * HOUR)).kind is Kind.USAGE_LIMIT
+    assert session.waits == [2 * HOUR] * 3
+    session.ask(broken("Try again in 5 min", Boundary.TURN, advised_ms=HOUR))
+    assert session.waits[3] == 5 * MINUTE
+    assert session.ask(broken("401", Boundary.TURN, advised_ms=HOUR)) == NOTHING
