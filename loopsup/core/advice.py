@@ -22,7 +22,7 @@ from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 ZoneOf = Callable[[str], tzinfo | None]
 
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
-_IS = r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?"
+_IS = r"[\\\"']{0,4}[ \t]{0,3}[:=][ \t]{0,3}[\\\"']{0,4}"  # also in JSON that is a text in JSON
 _AFTER = rf"retry[_-]?(?:after|delay)[_-]?(?P<name>ms|millis\w{{0,10}})?{_IS}{_NUMBER}(?P<unit>ms)?"
 _IN_SECONDS = rf"resets?[_-]?in[_-]?sec(?:ond)?s{_IS}{_NUMBER}"
 _EPOCH = rf"(?:resets?[_-]?at{_IS}|limit reached\|)([0-9]{{13}}|[0-9]{{10}})(?![0-9])"

@@ -33,6 +33,7 @@ def wait(text: str, *, wall: int = WALL, header: int | None = None) -> int | Non
     ("text", "ms"),
     [
         ('429: {"retry_after": 20}', 20 * SECOND),
+        (r'429: {"message":"{\"retry_after\": \"30\"}"}', 30 * SECOND),
         ("retry-after: 1.5", 1500),
         ('{"retry_after_ms":1500}', 1500),
         ('{"retryDelay": "34.07s"}', 34_070),

@@ -186,6 +186,20 @@ def test_a_usage_limit_is_waited_out(status: int, words: str, wait_ms: int) -> N
         assert pi.balanced()
 
 
+def test_more_words_are_understood_where_the_configuration_says_so() -> None:
+    """`guidance = "extended"`, on a clock thirty times as fast."""
+    limits = [
+        Reply(status=400, error="usage limit, resets in 15 seconds"),
+        Reply(status=429, error='{"retry_after": 30}'),
+    ]
+    with product([*limits, DONE]) as pi:
+        pi.env["LOOPSUP_CLOCK_RATE"] = "30"
+        pi.configure('[continuity]\nguidance = "extended"\n')
+        pi.begin()
+        assert counts(pi.wait(expect=0)) == (1, 0, 1, 3)
+        assert recoveries(pi) == [("usage_limit", 1, 45_000), ("usage_limit", 2, 30_000)]
+
+
 def test_a_usage_limit_without_a_time_is_polled() -> None:
     """C-46, on a clock two hundred times as fast."""
     limit = Reply(status=400, error="Codex error: The usage limit has been reached")
