@@ -125,6 +125,25 @@ def interrupted(budget: Budget, turn: Interruption, settings: Settings, now: Mom
     return _at_settle(budget, kind, turn, settings, now)
 
 
+def again(budget: Budget, turn: Interruption, settings: Settings, now: Moment) -> tuple[Budget, Plan]:
+    """For an agent that can neither forget a turn nor go on by itself: `resume` means to hand its prompt over again
+    after `wait_ms`. Only for what went wrong: an agent that says nothing, or stops at a tool, gets its reminder."""
+    kind = kind_of(turn) if settings.on else None
+    if kind in (Kind.USAGE_POLL, Kind.STREAM) and (kind is Kind.USAGE_POLL or turn.advised_ms is not None):
+        budget, plan = _limited(budget, turn, settings, now)
+    elif kind in (Kind.LENGTH, Kind.STREAM):
+        budget, plan = _go_on(budget, kind, settings, now if kind is Kind.STREAM else None)
+    else:
+        return budget, NOTHING
+    if plan is not None:
+        return budget, plan
+    wait = budget.wait
+    assert wait is not None
+    polls = budget.polls + (wait.kind is Kind.USAGE_POLL)
+    spent = replace(_spend(budget, wait.kind), polls=polls, wait=None)
+    return spent, Plan(resume=True, kind=wait.kind, attempt=wait.attempt, wait_ms=wait.wait_ms)
+
+
 def elapsed(budget: Budget, now: Moment) -> tuple[Budget, Plan | None]:
     """The plan whose wait is over at `now`, if there is one."""
     wait = budget.wait

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from loopsup.clock import Clock
 from loopsup.core import continuity
 from loopsup.core.advice import advised_ms
-from loopsup.core.classify import Boundary
+from loopsup.core.classify import Boundary, Kind
 from loopsup.core.continuity import NOTHING, Budget, Settings
 from loopsup.core.model import AbortReason, Loop, Moment, Paused, PauseReason, Running
 from loopsup.core.overrides import Overrides
-from loopsup.ports import Capabilities, Interruption, Origin, Plan
+from loopsup.ports import Capabilities, Doing, Interruption, Origin, Plan
 from loopsup.shell.zones import zone_of
 from loopsup.store.config import ContinuityConfig
 from loopsup.wire import events as words
@@ -27,8 +27,10 @@ from loopsup.wire.status import RecoveryStatus
 
 if TYPE_CHECKING:
     from loopsup.shell.host import AgentHost
+    from loopsup.shell.run import Run
 
 SILENT = "silent"  # the same conversation, nothing said to the model
+REDELIVERED = "redelivered"  # the iteration's prompt once more, for agents that cannot do better
 REQUESTS = frozenset({Origin.USER, Origin.LOOP})  # prompts with a fresh budget (X-08)
 ANSWERS = frozenset({"stop", "toolUse"})
 
@@ -74,7 +76,6 @@ class Recovery:
 
     def __init__(self, host: AgentHost, clock: Clock) -> None:
         self.settings = Settings()
-        self.ended = 0  # when the last wait ended, on the monotonic clock: silence is counted from there
         self._host = host
         self._clock = clock
         self._budget = Budget()
@@ -100,10 +101,8 @@ class Recovery:
             return Plan(end=True)
         if self._host.unsaid and not (turn.boundary is Boundary.TURN and turn.stop == "length"):
             turn = replace(turn, natural=True)  # a person's message goes first
-        now = self._clock.now()
-        if self.settings.extended and turn.stop == "error":
-            turn = replace(turn, advised_ms=advised_ms(turn.error, turn.retry_after_ms, now.wall, zone_of))
-        self._budget, plan = continuity.interrupted(self._budget, turn, self.settings, now)
+        turn = self._advised(turn)
+        self._budget, plan = continuity.interrupted(self._budget, turn, self.settings, self._clock.now())
         if plan is None:
             return await self._wait()
         if plan.resume and plan.wait_ms == 0 and not self._told(plan):
@@ -112,6 +111,30 @@ class Recovery:
             self._publish(words.LOOP_NOTICE, {"message": plan.notice})
         return plan
 
+    def again_ms(self, run: Run) -> int | None:
+        """After what time a settled run of an agent that cannot go on silently is to be handed over again."""
+        if run.decided is not None or run.aborted is not None or able(self._host.slot.capabilities):
+            return None
+        stop = run.stop if run.error is None else "error"
+        turn = self._advised(Interruption(Boundary.SETTLE, stop, run.error or "", retry_after_ms=run.retry_after_ms))
+        now = self._clock.now()
+        self._budget, plan = continuity.again(self._budget, turn, self.settings, now)
+        if plan.notice is not None:
+            self._publish(words.LOOP_NOTICE, {"message": plan.notice})
+        if not plan.resume or plan.kind is None:
+            return None
+        most = self._budget.window if plan.kind is Kind.USAGE_POLL else self._most(plan)
+        until = now.wall + plan.wait_ms if plan.wait_ms else None
+        self._tell(plan.kind, plan.attempt, plan.wait_ms, most, until, REDELIVERED)
+        return plan.wait_ms
+
+    def _advised(self, turn: Interruption) -> Interruption:
+        """With what the provider asks for, where more than the seed's words are understood."""
+        if not self.settings.extended or turn.stop != "error":
+            return turn
+        now = self._clock.now()
+        return replace(turn, advised_ms=advised_ms(turn.error, turn.retry_after_ms, now.wall, zone_of))
+
     async def _wait(self) -> Plan:
         """Until the time has come, or something ends the wait."""
         wait = self._budget.wait
@@ -119,6 +142,7 @@ class Recovery:
         self._resolve(NOTHING)  # whoever asked before has been forgotten by the agent
         end: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
         self._end = end
+        self._host.on_doing(Doing.BACKOFF)  # nobody is silent here
         self._tell(wait.kind, wait.attempt, wait.wait_ms, wait.of, wait.until.wall)
         try:
             return await end
@@ -180,7 +204,7 @@ class Recovery:
         if self._shown is not None:
             self._shown = replace(self._shown, until=None)
         if end is not None and not end.done():
-            self.ended = self._clock.now().mono
+            self._host.on_doing(Doing.NOTHING)
             end.set_result(plan)
 
     def _told(self, plan: Plan) -> bool:
@@ -190,8 +214,10 @@ class Recovery:
     def _most(self, plan: Plan) -> int | None:
         return self.settings.stream_retries if plan.kind in ("stream", "empty") else self.settings.max_resumes
 
-    def _tell(self, kind: str, attempt: int, wait_ms: int, of: int | None, until: int | None) -> None:
-        self._shown = RecoveryStatus(str(kind), SILENT, attempt, of, until)
+    def _tell(
+        self, kind: str, attempt: int, wait_ms: int, of: int | None, until: int | None, mode: str = SILENT
+    ) -> None:
+        self._shown = RecoveryStatus(str(kind), mode, attempt, of, until)
         self._publish(words.CONTINUITY_RECOVERY, {"kind": str(kind), "attempt": attempt, "waitMs": wait_ms})
         self._host.desk.ready()
 

@@ -14,7 +14,7 @@ from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
-from loopsup.wire.control import Request, Response, encode_response
+from loopsup.wire.control import MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
@@ -74,7 +74,7 @@ class Handlers:
         after = args.get("afterMs")
         event = Start(
             loop_id=str(uuid.uuid4()),
-            objective=_text(args, "objective"),
+            objective=_text(args, "objective", MAX_OBJECTIVE),
             policy=_policy(args.get("policy")),
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
@@ -98,7 +98,7 @@ class Handlers:
         if not isinstance(changes, dict):
             raise UsageError("update needs a policy")
         said = _overrides(args.get("continuity"), self._supervisor.identity.continuity)
-        if not changes:
+        if not changes and "continuity" in args:
             return self._recover(said)
         rhythm = changes.get("rhythm")
         numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
@@ -150,11 +150,9 @@ class Handlers:
         return "", ()
 
     async def _say(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        text = _text(args, "text")
+        text = _text(args, "text", MAX_TEXT)
         if not text.strip():
             raise UsageError("the message is blank")
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
-            raise UsageError(f"the message is longer than {MAX_TEXT} bytes")
         wait = args.get("wait") is True
         waiter: asyncio.Future[str] | None = asyncio.get_running_loop().create_future() if wait else None
         self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter))
@@ -229,8 +227,10 @@ def _integer(value: object, name: str) -> int:
     return value
 
 
-def _text(args: Mapping[str, Any], name: str) -> str:
+def _text(args: Mapping[str, Any], name: str, limit: int) -> str:
     value = args.get(name)
     if not isinstance(value, str):
         raise UsageError(f"{name} must be text")
+    if len(value.encode("utf-8", "surrogatepass")) > limit:
+        raise UsageError(f"{name} is longer than {limit} bytes")
     return value

@@ -39,7 +39,7 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import Launch, Response
 
-MEND_RETRY_MS = 10_000  # a socket that cannot be made again is tried this often, not at every turn
+MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
 def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:

@@ -16,13 +16,16 @@ from loopsup.wire import events as words
 class Run:
     """One prompt (or self-started run) from its hand-over to settlement.
 
+    `stop`, `error`, `retry_after_ms`: how its last turn ended.
     `answer`: the last thing the agent said in it; `waiter` gets that when it has settled.
     """
 
     stamp: Stamp | None = None
     turns: int = 0
     open_turn: str | None = None
+    stop: str = "stop"
     error: str | None = None
+    retry_after_ms: int | None = None
     aborted: AbortReason | None = None
     abort_asked: int | None = None
     decided: int | None = None
@@ -51,7 +54,10 @@ def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
         run.open_turn = str(data.get("turnId"))
     elif kind == words.TURN_END:
         run.open_turn = None
-        run.error = str(data.get("error", {}).get("message", "")) if data.get("stopReason") == "error" else None
+        error = data.get("error", {}) if data.get("stopReason") == "error" else {}
+        run.stop = str(data.get("stopReason"))
+        run.error = str(error.get("message", "")) if run.stop == "error" else None
+        run.retry_after_ms = error.get("retryAfterMs")
     elif kind == words.ASSISTANT_MESSAGE:
         run.answer = str(data.get("text", "")) or run.answer
     elif kind == words.SESSION_ERROR:

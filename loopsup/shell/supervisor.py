@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -125,7 +126,7 @@ class Supervisor:
         run = self.host.run
         turns = run.turns if run is not None and run.stamp is not None else 0
         question = self.host.questions.pending
-        recovery = self.host.recovery.status()
+        recovery = self.host.recovery.status() if self.loop is None or self.loop.state is State.RUNNING else None
         now = self.clock.now()
         return status_object(self.facts(), self.loop, now, turns=turns, question=question, recovery=recovery)
 
@@ -191,7 +192,9 @@ class Supervisor:
             self.touch()
             return
         self.fact(
-            IterationSettled(run.stamp, idle=self.host.idle, turns=run.turns, aborted=run.aborted, error=run.error)
+            IterationSettled(
+                run.stamp, self.host.idle, run.turns, run.aborted, run.error, self.host.recovery.again_ms(run)
+            )
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
@@ -217,11 +220,26 @@ class Supervisor:
         if conversation.file is not None:
             data["file"] = str(conversation.file)
         self.publish(kind, {**data, "cwd": str(conversation.cwd)})
+        self._check_file(None if conversation.file is None else str(conversation.file))
         moved = started.marker != started.newest
         if self.keeper is not None and (moved or (self.loop is None and started.marker is not None)):
             self.branch(started.marker)  # somebody moved in the tree while nobody was here
         elif self.keeper is not None and self.loop is not None:
             self._mark(Marker(self.loop.id, self.keeper.seq))
+
+    def _check_file(self, file: str | None) -> None:
+        """An agent whose conversation was deleted begins an empty one under the same id: that is told."""
+        known = self.identity.agent_file
+        if file is None or known is None or os.path.realpath(file) == os.path.realpath(known):
+            return
+        if self.loop is not None and self.loop.prompts_sent:
+            told = f"the conversation's file {known} is gone: the agent has begun an empty one in {file}"
+            self.publish(words.LOOP_NOTICE, {"message": told})
+        self.identity = replace(self.identity, agent_file=file)
+        try:
+            save_identity(self.folder, self.identity)
+        except StorageError as error:
+            self.log(error.message)
 
     def decide(self, call: DecisionCall) -> Verdict:
         if self.keeper is None:
@@ -273,9 +291,12 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.log(f"internal error: {type(error).__name__}: {error}")
-            self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
+            self._fault(error)
         self.touch()
+
+    def _fault(self, error: BaseException) -> None:
+        self.log(f"internal error: {type(error).__name__}: {error}")
+        self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
 
     async def _end_tasks(self) -> None:
         """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
@@ -290,8 +311,12 @@ class Supervisor:
         while not self.closing:
             self._wake.clear()
             now = self.clock.now()
-            self._tick(now)
-            self.bus.show_status(self.status())
+            try:
+                self._tick(now)
+                self.bus.show_status(self.status())
+            except Exception as error:  # a fault of ours must not leave an agent behind
+                self._fault(error)
+                self.ask_to_close("internal_error")
             async with self.changed:
                 self.changed.notify_all()
             if self.closing:

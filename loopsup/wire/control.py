@@ -191,7 +191,7 @@ def _line(obj: Mapping[str, Any]) -> bytes:
 def _object(line: bytes) -> dict[str, Any]:
     try:
         obj = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}") from error
     if not isinstance(obj, dict):
         raise UsageError("not a JSON object")

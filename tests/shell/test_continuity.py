@@ -326,10 +326,11 @@ def test_a_start_says_how_this_loop_is_recovered(tmp_path: Path) -> None:
     play(tmp_path, [OPEN] * 4, story)
 
 
-def test_nothing_is_asked_of_an_agent_that_cannot(tmp_path: Path) -> None:
+def test_nothing_is_planned_for_an_agent_that_cannot(tmp_path: Path) -> None:
     model, world, _ = started(["length"], tmp_path, 60, capabilities=ALL)
     assert model.plans == [NOTHING, NOTHING]
-    assert world.loop.prompts_sent == 2
+    assert world.loop.prompts_sent == 2  # it was handed over again
+    assert world.loop.protocol_retry_count == 0
 
 
 def test_a_decision_is_the_last_word(tmp_path: Path) -> None:
@@ -389,3 +390,126 @@ def test_an_aborted_run_is_told_to_end(tmp_path: Path) -> None:
 def test_what_is_in_force(config: ContinuityConfig, said: Overrides, on: bool, most: int | None) -> None:
     made = continuity.settings(config, said)
     assert (made.on, made.max_resumes) == (on, most)
+
+
+# ---- agents that cannot go on silently --------------------------------------------------------------
+
+
+def tells(model: Model, clock: VirtualClock) -> Act:
+    """Each prompt is one turn; nobody is asked about its end."""
+
+    async def job(agent: FakeAgent, prompt: Prompt) -> None:
+        model.asked.append(clock.now().mono - T0.mono)
+        ending = model.endings.popleft() if model.endings else model.default
+        agent.begin_turn()
+        if ending in ("continue", "complete"):
+            if prompt.stamp is not None:
+                await agent.decide(prompt.stamp, call(ending))
+            agent.end_turn("toolUse")
+        elif ending in ("stop", "length"):
+            agent.end_turn(ending, text="words")
+        else:
+            agent.end_turn("error", error=ending)
+        agent.settle()
+
+    return does(job)
+
+
+def plain(folder: Path, endings: list[str], story: Story, *, default: str = "continue") -> tuple[Model, World]:
+    model = Model(deque(endings), default)
+    adapter = FakeAdapter()
+
+    async def whole(world: World, clock: VirtualClock) -> None:
+        adapter.default = tells(model, clock)
+        await story(world, clock, model)
+
+    return model, night(folder, whole, adapter)
+
+
+def test_an_interrupted_iteration_is_handed_over_again_and_counted_once(tmp_path: Path) -> None:
+    """The output limit at once, a broken stream after its delay, a usage limit after its time."""
+
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(1)
+        assert world.supervisor.status()["loop"]["recovery"] == {
+            "kind": "stream",
+            "mode": "redelivered",
+            "attempt": 1,
+            "of": 12,
+            "until": instant(T0.wall + 5000),
+        }
+        await asyncio.sleep(6 * 3600)
+        assert model.asked == [0, 0, 5000, 5000 + 5 * HOUR]
+        assert world.place == ("waiting", None)
+        assert (world.loop.iteration_count, world.loop.prompts_sent, world.loop.llm_calls) == (1, 4, 4)
+        assert world.loop.protocol_retry_count == 0
+        assert world.supervisor.status()["loop"]["recovery"] is None
+
+    _, world = plain(tmp_path, ["length", OPEN, LIMIT], story)
+    assert recoveries(world) == [("length", 1, 0), ("stream", 1, 5000), ("usage_limit", 3, 5 * HOUR)]
+    assert [p.origin.value for p in world.adapter.prompts] == ["loop"] * 4
+    assert {p.text.split("\n")[2] for p in world.adapter.prompts} == {"Iteration: 1 of 50"}
+
+
+def test_at_most_the_budget_then_the_reminder(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(3600)
+        assert len(model.asked) == 17 + 1
+        assert world.place == ("paused", "protocol_error")
+        assert (world.loop.iteration_count, world.loop.prompts_sent) == (1, 18)
+
+    _, world = plain(tmp_path, [], story, default="length")
+    assert len(recoveries(world)) == 16
+    assert len(world.notices()) == 2
+
+
+def test_a_reminder_that_was_interrupted_stays_the_reminder(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+        assert world.place == ("waiting", None)
+
+    _, world = plain(tmp_path, ["stop", OPEN, "continue"], story)
+    assert [p.origin.value for p in world.adapter.prompts] == ["loop", "protocol", "protocol"]
+    assert world.loop.protocol_retry_count == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "place"), [(Pause(), ("paused", "user")), (Stop(), ("stopped", None))], ids=["pause", "stop"]
+)
+def test_a_redelivery_that_waits_is_ended_at_once(
+    tmp_path: Path, command: Any, place: tuple[str, str | None]
+) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+        world.command(command)
+        assert world.place == place
+        assert world.supervisor.status()["loop"]["recovery"] is None
+        await asyncio.sleep(6 * 3600)
+        assert model.asked == [0]
+
+    plain(tmp_path, [LIMIT], story)
+
+
+def test_the_deadline_ends_a_redelivery_that_waits(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("1h", for_="2h"))
+        await asyncio.sleep(2 * 3600 + 0.01)
+        assert world.place == ("paused", "duration_limit")
+        await asyncio.sleep(6 * 3600)
+        assert model.asked == [0]
+
+    plain(tmp_path, [LIMIT], story)
+
+
+@pytest.mark.parametrize("error", ["401", "429 insufficient_quota", "prompt is too long", "what?"])
+def test_what_is_terminal_gets_its_reminder(tmp_path: Path, error: str) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+
+    _, world = plain(tmp_path, [error], story)
+    assert [p.origin.value for p in world.adapter.prompts] == ["loop", "protocol"]
