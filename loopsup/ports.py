@@ -17,6 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from loopsup.core.classify import Boundary, Interruption
+from loopsup.core.continuity import Plan
 from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import AgentUnableError, NotFoundError, RefusedError
 
@@ -28,16 +30,19 @@ __all__ = [
     "AgentEvents",
     "AgentStarted",
     "AgentUnableError",
+    "Boundary",
     "Capabilities",
     "Conversation",
     "DecisionCall",
     "Doing",
     "Handover",
+    "Interruption",
     "Launch",
     "Marker",
     "NotFoundError",
     "Origin",
     "Permissions",
+    "Plan",
     "Prompt",
     "Question",
     "Refused",
@@ -256,6 +261,15 @@ class AgentEvents(Protocol):
 
     async def decide(self, call: DecisionCall) -> Verdict:
         """Ask for the verdict on a `loop_control` call. Answers within 5 s; raises nothing."""
+        ...
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        """What to do with a turn that ended short (capabilities `rewind` and `continue_without_message`).
+
+        Asked at the end of a turn with an error or at the output cap, before any retry of the agent's own; and
+        with the last turn of a run before it settles, once nothing automatic is left. The answer may take hours:
+        cancel the call where the wait ends for a reason of the agent's own. No answer means: do nothing.
+        """
         ...
 
     def ask(self, question: Question) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from loopsup.cli import objective, starting
 from loopsup.cli.common import TAIL, JsonOption, SessionOption, note, show_result, show_status, warn
+from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
 from loopsup.cli.policy_options import (
     AfterOption,
     EveryOption,
@@ -52,6 +53,9 @@ def start(
     objective_file: Annotated[
         str | None, typer.Option("--objective-file", metavar="FILE", help="Read the objective from here.")
     ] = None,
+    continuity: ContinuityOption = None,
+    continuity_max_resumes: MaxResumesOption = None,
+    continuity_stream_delay_ms: StreamDelayOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
@@ -63,6 +67,7 @@ def start(
     policy = changes(
         faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
     )
+    recovery = said(faults, continuity, continuity_max_resumes, continuity_stream_delay_ms)
     after_ms = _after(faults, after)
     text = _objective(faults, given, objective_file)
     faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep))
@@ -73,7 +78,7 @@ def start(
         warnings = checked.warnings
     faults.refuse()
     order = starting.Order(
-        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, Path.cwd()
+        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, Path.cwd(), recovery
     )
     warn(starting.key_warnings(agent_args))
     if foreground:

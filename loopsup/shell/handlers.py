@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
 from loopsup.wire.control import MAX_OBJECTIVE, Request, Response, encode_response
@@ -77,7 +79,10 @@ class Handlers:
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
         )
-        return self._command(event)
+        said = _overrides(args.get("continuity"), NOTHING_SAID)
+        done = self._command(event)
+        self._supervisor.recover(said)
+        return done
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return self._command(Pause())
@@ -89,12 +94,15 @@ class Handlers:
         return self._command(Stop())
 
     async def _update(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        changes = args.get("policy")
+        changes = args.get("policy", {})
         if not isinstance(changes, dict):
             raise UsageError("update needs a policy")
+        said = _overrides(args.get("continuity"), self._supervisor.identity.continuity)
+        if not changes and "continuity" in args:
+            return self._recover(said)
         rhythm = changes.get("rhythm")
         numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
-        return self._command(
+        done = self._command(
             Update(
                 rhythm=None if rhythm is None else _rhythm(rhythm),
                 min_delay_ms=numbers["minDelayMs"],
@@ -103,6 +111,15 @@ class Handlers:
                 max_iterations=numbers["maxIterations"],
             )
         )
+        if "continuity" in args:
+            self._recover(said)
+        return done
+
+    def _recover(self, said: Overrides) -> tuple[str, tuple[str, ...]]:
+        if self._supervisor.loop is None:
+            raise NotFoundError("there is no loop in this session")
+        self._supervisor.recover(said)
+        return TOLD[self._supervisor.host.recovery.settings.on], ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -183,6 +200,21 @@ def _policy(obj: object) -> Policy:
         for_ms=given.get("forMs", defaults.for_ms),
         max_iterations=given.get("maxIterations", defaults.max_iterations),
     )
+
+
+def _overrides(obj: object, before: Overrides) -> Overrides:
+    """`before`, changed by what was said."""
+    if obj is None:
+        return before
+    if not isinstance(obj, dict) or not isinstance(obj.get("enabled", False), bool):
+        raise UsageError("continuity is on or off")
+    given = {"enabled": obj["enabled"]} if "enabled" in obj else {}
+    most = obj.get("maxResumes")
+    if most is not None:
+        given["max_resumes"] = most if most == "unlimited" else _integer(most, "maxResumes")
+    if obj.get("streamDelayMs") is not None:
+        given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
+    return replace(before, **given)
 
 
 def _rhythm(value: object) -> Rhythm:

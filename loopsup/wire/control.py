@@ -21,8 +21,8 @@ Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs
-    update    policy with any subset of those keys
+              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+    update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool
     follow    since: int
     answer    allow: bool (required), id
