@@ -87,7 +87,8 @@ MAY: dict[str, tuple[str, ...]] = {
     ),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),
-    "loopsup.__main__": ("loopsup.cli", "loopsup.shell.hook_run"),
+    "loopsup.mcp_server": (),
+    "loopsup.__main__": ("loopsup.cli", "loopsup.shell.hook_run", "loopsup.mcp_server"),
     "loopsup.__init__": (),
     **{name: (name, *ADAPTER_MAY) for name in ADAPTERS},
 }
