@@ -194,7 +194,8 @@ class AcpAgent:
         except ConnectionError:
             return  # it has ended, which `_until_exit` tells
         await self._handed(run)
-        self._settle(run, outcome)
+        if self._run is run:
+            self._settle(run, outcome)
 
     async def _handed(self, run: _Run) -> None:
         await run.handed.wait()
@@ -252,7 +253,7 @@ class AcpAgent:
         if run is None or run.aborting or not isinstance(call, dict) or not isinstance(options, list):
             return CANCELLED
         tool = self._translator.tool(call)
-        return await self._questions.ask(tool, [option for option in options if isinstance(option, dict)])
+        return await self._questions.ask(call, tool, [option for option in options if isinstance(option, dict)])
 
     def _tell(self, output: Output) -> None:
         if isinstance(output, Emit):

@@ -17,8 +17,8 @@ from loopsup_acp.outcome import AUTH_REQUIRED, words
 from loopsup_acp.profiles import Profile
 
 PROTOCOL = 1
-INITIALIZE_S = 30.0  # a CLI that unpacks itself at its first start takes 15 s
-SESSION_S = 30.0  # seconds for those that look into a repository first; an unknown id may never be answered
+OPENING_S = 60.0  # for both requests: a CLI that unpacks itself at its very first start takes half of it
+SESSION_S = 30.0  # of it, for a session: some look into a repository first; an unknown id may never be answered
 CARRIER_S = 15.0  # our server is up in a tenth of a second; agents list its tools before the first prompt
 REPLAY_QUIET_S = 0.5  # no update for this long after a load: the replay is over
 REPLAY_MAX_S = 5.0  # and this is all the time it gets
@@ -38,6 +38,7 @@ class Opening:
         self._launch = launch
         self._client = client
         self._update = update
+        self._until = asyncio.get_running_loop().time() + OPENING_S
 
     async def open(self) -> str:
         """The session's id. AgentUnableError, ConnectionError."""
@@ -68,17 +69,18 @@ class Opening:
             raise AgentUnableError(f"{self._name}: {problem}")
 
     async def _initialize(self) -> Mapping[str, Any]:
-        result = await self._request("initialize", CLIENT, INITIALIZE_S)
+        result = await self._request("initialize", CLIENT, OPENING_S)
         spoken = result.get("protocolVersion")
         if spoken != PROTOCOL:
             raise AgentUnableError(f"{self._name} speaks version {spoken} of ACP; loopsup speaks {PROTOCOL}")
         return _object(result.get("agentCapabilities"))
 
     async def _request(self, method: str, params: Mapping[str, Any], within_s: float) -> Mapping[str, Any]:
+        within_s = min(within_s, max(1.0, self._until - asyncio.get_running_loop().time()))
         try:
             return await asyncio.wait_for(self._client.request(method, dict(params)), within_s)
         except TimeoutError:
-            raise AgentUnableError(f"{self._name} did not answer {method} within {within_s:g} s") from None
+            raise AgentUnableError(f"{self._name} did not answer {method} within {within_s:.0f} s") from None
         except RequestFailedError as error:
             if error.code == AUTH_REQUIRED:
                 raise AgentUnableError(

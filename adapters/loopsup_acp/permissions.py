@@ -1,7 +1,8 @@
 """Permission requests of the agent: its own words to a person, the answer as one of its options.
 
 Our own tool is never asked about: it changes nothing, and a loop whose decisions wait for a person is none. It
-is recognised by its whole name, as each agent writes it, so that no command that merely mentions it passes.
+is recognised by its whole name, as each agent writes it, and by its arguments, so that no command that merely
+mentions it passes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopsup.ports import AgentEvents, Question
-from loopsup_acp.translate import Tool
+from loopsup_acp.translate import Tool, named
 
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
 MAX_ARGUMENTS = 2000  # characters of a tool's arguments shown in a question
@@ -21,6 +22,7 @@ MAX_ARGUMENTS = 2000  # characters of a tool's arguments shown in a question
 _OURS = re.compile(
     r"(?:mcp__loopsup__|mcp_loopsup_|mcp\.loopsup\.|loopsup_|Tool: loopsup/)?loop_control(?: \(loopsup MCP Server\))?"
 )
+_ARGUMENTS = {"decision", "summary", "evidence", "nextDelay", "server", "tool", "arguments"}
 
 
 class Questions:
@@ -31,9 +33,9 @@ class Questions:
         self._pending: dict[str, asyncio.Future[bool]] = {}
         self._count = 0
 
-    async def ask(self, tool: Tool, options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The result of a permission request."""
-        if is_ours(tool) and (found := choose(options, allow=True)) is not None:
+    async def ask(self, call: Mapping[str, Any], tool: Tool, options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The result of a permission request for `call`; `tool` is all that is known of it."""
+        if is_ours(call) and (found := choose(options, allow=True)) is not None:
             return found
         self._count += 1
         identity = f"p{self._count}"
@@ -64,8 +66,12 @@ class Questions:
             waiting.cancel()
 
 
-def is_ours(tool: Tool) -> bool:
-    return any(_OURS.fullmatch(name) for name in (tool.name, tool.title))
+def is_ours(call: Mapping[str, Any]) -> bool:
+    """Whether this asks for `loop_control` and nothing else. Only the request itself counts."""
+    arguments = call.get("rawInput") or {}
+    if not isinstance(arguments, Mapping) or not set(arguments) <= _ARGUMENTS:
+        return False
+    return _OURS.fullmatch(named(call) or str(call.get("title"))) is not None
 
 
 def choose(options: Sequence[Mapping[str, Any]], *, allow: bool) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ Output = Emit | Now
 class Tool:
     """A tool call, as far as the agent has told it."""
 
-    name: str = "tool"
+    name: str = ""
     kind: str = "other"
     title: str = ""
     arguments: object = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Translator:
         if tool.started:
             return []
         tool.started = True
-        data = {"toolCallId": identity, "toolName": tool.name, "arguments": _bounded(tool.arguments)}
+        data = {"toolCallId": identity, "toolName": tool.name or tool.kind, "arguments": _bounded(tool.arguments)}
         return [Emit(ev.TOOL_START, data)]
 
     def _completion(self, identity: str, tool: Tool, fault: str | None) -> Output:
@@ -183,7 +183,7 @@ class Translator:
         outcome: dict[str, Any] = {"result": text} if fault is None else {"error": text or fault}
         return Emit(
             ev.TOOL_COMPLETE,
-            {"toolCallId": identity, "toolName": tool.name, "success": fault is None, **outcome},
+            {"toolCallId": identity, "toolName": tool.name or tool.kind, "success": fault is None, **outcome},
         )
 
     def _usage(self, update: Record) -> list[Output]:
@@ -207,7 +207,8 @@ def _merge(tool: Tool, call: Record) -> None:
     """Later updates only say what changed."""
     tool.title = str(call.get("title") or tool.title)
     tool.kind = str(call.get("kind") or tool.kind)
-    tool.name = (_named(call) or tool.title or tool.kind)[:MAX_NAME]
+    # The first title is the tool's name for most; later ones tell what it does just now.
+    tool.name = (named(call) or tool.name or tool.title)[:MAX_NAME]
     if call.get("rawInput"):
         tool.arguments = call["rawInput"]
     tool.content = call.get("content") or tool.content
@@ -215,7 +216,7 @@ def _merge(tool: Tool, call: Record) -> None:
         tool.output = call["rawOutput"]
 
 
-def _named(call: Record) -> str | None:
+def named(call: Record) -> str | None:
     """The name behind the title, where the agent gives it."""
     meta = _object(call.get("_meta"))
     name = meta.get("toolName") or _object(meta.get("claudeCode")).get("toolName")

@@ -25,7 +25,8 @@ A prompt is a list of steps, done in order; then the answer is given:
     {"claim": arguments}                         a completed loop_control in the stream that was never executed
     {"run": [argv]}                              a command in its shell: output and status become a tool result
     {"flood": n}                                 n chunks of text
-    {"hang": true} {"die": status} {"close": true}
+    {"hang": true} {"die": status} {"last": status}     ("last": dies after the answer)
+    {"close": true}                              its MCP server is killed
     {"error": {"code", "message", "data"}}       the answer is an error
     {"stop": reason, "usage", "_meta"}           the answer's own fields
 """
@@ -106,6 +107,7 @@ class Agent:
         self._turn: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._calls = 0
+        self._last: int | None = None
 
     # ---- what it keeps ----------------------------------------------------------------------------
 
@@ -224,6 +226,8 @@ class Agent:
             answer = {"result": {"stopReason": "cancelled"}}
         self._turn = None
         send({"id": identity, **answer})
+        if self._last is not None:
+            os._exit(self._last)
 
     async def perform(self, steps: list[dict[str, Any]]) -> Any:
         answer = None
@@ -251,6 +255,8 @@ class Agent:
                     await asyncio.Event().wait()
                 case "die":
                     os._exit(value)
+                case "last":
+                    self._last = value
                 case "close":
                     assert self._carrier is not None
                     self._carrier.kill()
