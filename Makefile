@@ -27,7 +27,7 @@ test: lint types toolchain ## everything CI checks: style, types, all tests agai
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 fast: $(VENV)/.dev ## the tests that need no real processes and no network
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not copilot and not packaging"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not copilot and not opencode and not gemini and not packaging"
 
 lint: $(VENV)/.dev ## style and mistakes (ruff)
 	$(BIN)/ruff check . $(SCRIPTS)

@@ -11,7 +11,7 @@ Everything here runs in one asyncio event loop: the supervisor calls the adapter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +32,7 @@ __all__ = [
     "AgentUnableError",
     "Boundary",
     "Capabilities",
+    "Carrier",
     "Conversation",
     "DecisionCall",
     "Doing",
@@ -132,6 +133,25 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Carrier:
+    """How `loop_control` reaches the model of an agent without a native tool. Valid for one start of the agent.
+
+    The adapter makes it an MCP server (stdio) of the agent's session, called `name`, started as `command` with
+    `args` and `env` (never put `env` on a command line: it holds a token), and adds `env` to the agent's own
+    environment, too, for `loopsup control` in its shell. The calls go straight to the supervisor, which puts the
+    stamp of the prompt in flight on them; the adapter never reports one. Before `start` returns it awaits
+    `offered(seconds)`: None, or one sentence that says why the model does not have the tool; that is an
+    AgentUnableError.
+    """
+
+    name: str
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    offered: Callable[[float], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to bring an agent up for one session.
 
@@ -140,7 +160,8 @@ class Launch:
     one on PATH. `args`: given by the user after `--`, passed on as they are. `env`: the whole environment
     of the agent; the adapter adds its own variables to it. `state_dir`: a private directory (0700) that
     outlives the process, for agents without a session file of their own. `run_dir`: a private directory
-    for sockets. `log`: one line into supervisor.log; never secrets.
+    for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
+    declare `native_tool`.
     """
 
     session_id: str
@@ -153,6 +174,7 @@ class Launch:
     run_dir: Path
     permissions: Permissions
     log: Callable[[str], None]
+    carrier: Carrier | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
-from loopsup.wire.control import MAX_OBJECTIVE, Request, Response, encode_response
+from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
 
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
 
 
@@ -32,6 +33,8 @@ class Handlers:
     async def handle(self, request: Request) -> Response:
         """The response; a refusal is a response with its error. Never raises LoopsupError."""
         method = getattr(self, f"_{request.verb}")
+        if request.verb not in EARLY_VERBS:
+            await self._supervisor.opened.wait()
         try:
             if self._supervisor.closing and request.verb not in ("ping", "status", "close", "wait"):
                 raise RefusedError("the session is being closed")
@@ -42,6 +45,7 @@ class Handlers:
 
     async def follow(self, request: Request, writer: asyncio.StreamWriter, gone: asyncio.Future[None]) -> None:
         """The stream of one follower, until the session ends or it leaves."""
+        await self._supervisor.opened.wait()
         bus = self._supervisor.bus
         since = request.args.get("since")
         follower = bus.subscribe(since if isinstance(since, int) else None)
@@ -172,6 +176,18 @@ class Handlers:
         if found is None:
             raise RefusedError(f"there is no pending question {which}" if which else "no question is pending")
         return f"the question is answered: {'allowed' if allow else 'denied'}", ()
+
+    async def _hello(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        self._supervisor.host.slot.carriers.hello(args.get("token"), _text(args, "stage", MAX_STAGE))
+        return "", ()
+
+    async def _decide(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        host = self._supervisor.host
+        host.slot.carriers.check(args.get("token"))
+        verdict = host.on_carried(args.get("arguments"))
+        if not verdict.accepted:
+            raise RefusedError(verdict.message)
+        return verdict.message, ()
 
     async def _close(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         self._supervisor.ask_to_close("command")

@@ -291,6 +291,10 @@ class AgentHost:
             self.run.decided = self._clock.now().mono
         return verdict
 
+    def on_carried(self, arguments: object) -> Verdict:
+        """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
+        return self.on_decide(DecisionCall(None if self.run is None else self.run.stamp, arguments))
+
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
         self.slot.forget()

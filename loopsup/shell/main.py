@@ -37,7 +37,7 @@ from loopsup.store.identity import Identity, load_identity, save_identity
 from loopsup.store.journal import JournalAppender
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
-from loopsup.wire.control import Launch, Response
+from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
@@ -81,18 +81,18 @@ class _Session:
         supervisor = self._supervisor()
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
+        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
         try:
+            if not new:
+                await leftover.end(self._folder, self._log.write)
+                self._open_files(supervisor)
+            await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
-            else:
-                await leftover.end(self._folder, self._log.write)
-            self._open_files(supervisor)
-            server = ControlServer(
-                Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid
-            )
-            await server.start()
+                self._open_files(supervisor)
         except BaseException:
             await supervisor.host.slot.empty(for_good=True)
+            await server.stop()
             self._forget(new)
             raise
         supervisor.maintain = _Maintenance(server, supervisor)
@@ -238,6 +238,8 @@ class _Maintenance:
 def agent_environment(env: Mapping[str, str], session: str, extra: Mapping[str, str]) -> dict[str, str]:
     """The agent's environment: the shell's, the env_file's, our marks, and `loopsup` first on its PATH."""
     out = {**env, **extra, AGENT_MARK: "1", "LOOPSUP_SESSION": session}
+    for variable in (SOCKET_VARIABLE, TOKEN_VARIABLE):  # of an agent that runs loopsup itself
+        out.pop(variable, None)
     scripts = Path(sysconfig.get_path("scripts"))
     if (scripts / "loopsup").exists():
         out["PATH"] = os.pathsep.join(part for part in (str(scripts), out.get("PATH", "")) if part)

@@ -37,6 +37,7 @@ from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
 from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
+from loopsup.shell.carrier import Carriers
 from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
@@ -80,6 +81,7 @@ class Supervisor:
         self.permissions = permissions
         self.changed = asyncio.Condition()
         self.asked_to_close = asyncio.Event()
+        self.opened = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
@@ -94,7 +96,8 @@ class Supervisor:
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
-        slot = AgentSlot(adapter, lambda: launch(self), log)
+        carriers = Carriers(identity.socket, identity.name)
+        slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
         self._continuity = continuity or ContinuityConfig()
@@ -145,6 +148,7 @@ class Supervisor:
         """Take over the journal (L-102, D-44)."""
         self.keeper = keeper
         keeper.fact(Opened(turns=turns))
+        self.opened.set()
 
     def command(self, event: Event) -> Reply:
         """A person's command. StorageError: it could not be journaled and nothing changed."""
