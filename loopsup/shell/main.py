@@ -72,7 +72,7 @@ class _Session:
         self._answer = answer
         self._log = LogFile(folder)
         self._config = load_config()
-        self._identity = load_identity(folder)
+        self._identity = replace(load_identity(folder), name=launch.name)
         self._adapter: Adapter = registry.load(self._identity.agent)
         self._clock = supervisors_clock(os.environ)
 
