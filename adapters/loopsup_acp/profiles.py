@@ -16,7 +16,8 @@ from typing import Any
 class Profile:
     """One agent. `command` empty: the user gives the whole command line after `--`.
 
-    `tokens`: the figures at the end of a prompt are those of the whole turn. `env` goes over the user's environment, `meta` into the request for a session.
+    `tokens`: the figures at the end of a prompt are those of the whole turn. `env` goes over the user's
+    environment, `meta` into the request for a session.
     """
 
     name: str
