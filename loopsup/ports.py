@@ -17,6 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from loopsup.core.classify import Boundary, Interruption
+from loopsup.core.continuity import Plan
 from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import AgentUnableError, NotFoundError, RefusedError
 
@@ -28,17 +30,20 @@ __all__ = [
     "AgentEvents",
     "AgentStarted",
     "AgentUnableError",
+    "Boundary",
     "Capabilities",
     "Carrier",
     "Conversation",
     "DecisionCall",
     "Doing",
     "Handover",
+    "Interruption",
     "Launch",
     "Marker",
     "NotFoundError",
     "Origin",
     "Permissions",
+    "Plan",
     "Prompt",
     "Question",
     "Refused",
@@ -101,6 +106,8 @@ class Capabilities:
     """The objective reaches the model byte for byte."""
     branches: bool = False
     """Conversations have branches; `Agent.mark` writes the loop's marker on the present one."""
+    task_complete: bool = False
+    """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
     process: bool = True
     """The agent is a child process with a pid."""
 
@@ -193,12 +200,17 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A user-role message. `stamp` None: not of the loop. `message_id` is echoed in the `user.message` event."""
+    """A user-role message. `stamp` None: not of the loop. `message_id` is echoed in the `user.message` event.
+
+    `autopilot`: the model is offered `task_complete` (capability of that name); what follows from its call, or
+    from the lack of one, is the supervisor's business.
+    """
 
     text: str
     origin: Origin
     message_id: str
     stamp: Stamp | None = None
+    autopilot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +283,15 @@ class AgentEvents(Protocol):
 
     async def decide(self, call: DecisionCall) -> Verdict:
         """Ask for the verdict on a `loop_control` call. Answers within 5 s; raises nothing."""
+        ...
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        """What to do with a turn that ended short (capabilities `rewind` and `continue_without_message`).
+
+        Asked at the end of a turn with an error or at the output cap, before any retry of the agent's own; and
+        with the last turn of a run before it settles, once nothing automatic is left. The answer may take hours:
+        cancel the call where the wait ends for a reason of the agent's own. No answer means: do nothing.
+        """
         ...
 
     def ask(self, question: Question) -> None:

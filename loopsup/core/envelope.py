@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopsup.core.durations import show
+from loopsup.core.limits import SECOND
 from loopsup.core.model import Auto, Fixed, Flight, Loop, Moment
 
 FIRST_LINE = "[loop iteration]"
@@ -90,7 +91,7 @@ def iteration(loop: Loop, now: Moment, language: str = "en") -> str:
         f"{words.objective}: {loop.objective}",
         f"{words.iteration}: {flight.iteration} {words.of} {loop.policy.max_iterations}",
         f"{words.elapsed}: {show(now.wall - loop.started_at)}",
-        f"{words.remaining}: {show(loop.deadline_at - now.wall)}",
+        f"{words.remaining}: {_left(loop.deadline_at - now.wall)}",
         f"{words.rhythm}: {_rhythm(flight, words)}",
         f"{words.last}: {_last(loop, words)}",
         "",
@@ -111,6 +112,11 @@ def reminder(loop: Loop, language: str = "en") -> str:
         case Auto():
             hint = words.auto_hint.format(range=_range(flight))
     return f"{REMINDER_LINE}\n{missing}\n{hint}"
+
+
+def _left(ms: int) -> str:
+    """Rounded up to the second, as the elapsed time is rounded down: together they are the whole horizon."""
+    return show(-(-ms // SECOND) * SECOND)
 
 
 def _rhythm(flight: Flight, words: _Words) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopsup.core.durations import show
+from loopsup.core.durations import MAX_MS, show
 from loopsup.core.model import Fixed, Policy
 
 MAX_ITERATIONS = 1_000_000  # a million paid iterations is a typing mistake, not a plan
@@ -28,6 +28,8 @@ def _faults(policy: Policy, after_ms: int | None) -> list[str]:
     faults = []
     if min(low, high, policy.for_ms) <= 0:
         faults.append("durations must be positive")
+    if max(low, high, policy.for_ms) > MAX_MS:
+        faults.append(f"durations must not be longer than {show(MAX_MS)}")
     if low > high:
         faults.append(f"--min-delay {show(low)} is longer than --max-delay {show(high)}")
     match policy.rhythm:

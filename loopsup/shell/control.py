@@ -18,8 +18,9 @@ from typing import Any
 
 import psutil
 
-from loopsup.errors import LoopsupError, RefusedError, StorageError
+from loopsup.errors import LoopsupError, RefusedError, StorageError, UsageError
 from loopsup.shell.handlers import Handlers
+from loopsup.store.home import private_dir
 from loopsup.wire.control import (
     AGENT_VERBS,
     MAX_LINE,
@@ -49,13 +50,10 @@ class ControlServer:
 
     async def start(self) -> None:
         """StorageError if the socket cannot be made."""
+        private_dir(self._path.parent)
         try:
             _make_way(self._path)
-            old = os.umask(0o177)
-            try:
-                self._server = await asyncio.start_unix_server(self._connected, path=str(self._path))
-            finally:
-                os.umask(old)
+            self._server = await asyncio.start_unix_server(self._connected, sock=_bound(self._path))
             self._made = _place(self._path)
         except OSError as error:
             raise StorageError(f"the control socket {self._path} cannot be made: {error.strerror}") from error
@@ -79,6 +77,8 @@ class ControlServer:
             _, late = await asyncio.wait(self._connections, timeout=1.0)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
         with contextlib.suppress(OSError):
             self._path.unlink()
 
@@ -95,11 +95,14 @@ class ControlServer:
             await self._serve(reader, writer)
         except (ConnectionError, TimeoutError):
             pass  # the client went away; a session never depends on one
+        except asyncio.CancelledError:
+            writer.transport.abort()  # it does not read: what it did not get must not hold the end
+            raise
         finally:
-            self._connections.discard(task)
             writer.close()
             with contextlib.suppress(ConnectionError, OSError):
                 await writer.wait_closed()
+            self._connections.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer.get_extra_info("socket"))
@@ -133,8 +136,11 @@ class ControlServer:
         await writer.drain()
 
     def _below_agent(self, pid: int) -> bool:
+        """Also true where it cannot be told any more: a tool of the agent could send its line and end."""
+        if pid == 0:  # outside our pid namespace, so no descendant of ours
+            return False
         agent = self._agent_pid()
-        with contextlib.suppress(psutil.Error):
+        try:
             process: psutil.Process | None = psutil.Process(pid)
             with contextlib.suppress(psutil.AccessDenied):
                 if process is not None and process.environ().get(AGENT_MARK):
@@ -145,6 +151,10 @@ class ControlServer:
                 if process.pid == agent:
                     return True
                 process = process.parent()
+        except psutil.AccessDenied:
+            return False
+        except psutil.Error:
+            return True
         return False
 
 
@@ -170,11 +180,13 @@ def _make_way(path: Path) -> None:
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
     splitter = LineSplitter(MAX_LINE)
+    size = 0
     while data := await reader.read(READ_CHUNK):
+        size += len(data)
+        if size > MAX_LINE:
+            raise UsageError(f"the request is longer than {MAX_LINE} bytes")
         if lines := splitter.feed(data):
             return lines[0]
-        if splitter.dropped:
-            break
     raise ConnectionResetError
 
 
@@ -184,13 +196,18 @@ async def _gone(reader: asyncio.StreamReader) -> None:
             pass
 
 
-def _bind_private(listening: socket.socket, path: Path) -> None:
-    """0600 from its first instant. Without an await in between: the mask is the whole process's."""
+def _bound(path: Path) -> socket.socket:
+    """A socket at `path`, 0600 from its first instant. No await in between: the mask is the whole process's."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     old = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listening.bind(os.fspath(path))
+    except BaseException:
+        listening.close()
+        raise
     finally:
         os.umask(old)
+    return listening
 
 
 def _peer(connected: socket.socket) -> tuple[int, int] | None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
-from loopsup.wire.control import EARLY_VERBS, Request, Response, encode_response
+from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
 
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
 
 
@@ -75,12 +78,15 @@ class Handlers:
         after = args.get("afterMs")
         event = Start(
             loop_id=str(uuid.uuid4()),
-            objective=_text(args, "objective"),
+            objective=_text(args, "objective", MAX_OBJECTIVE),
             policy=_policy(args.get("policy")),
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
         )
-        return self._command(event)
+        said = _overrides(args.get("continuity"), NOTHING_SAID)
+        done = self._command(event)
+        self._supervisor.recover(said)
+        return done
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return self._command(Pause())
@@ -92,12 +98,15 @@ class Handlers:
         return self._command(Stop())
 
     async def _update(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        changes = args.get("policy")
+        changes = args.get("policy", {})
         if not isinstance(changes, dict):
             raise UsageError("update needs a policy")
+        said = _overrides(args.get("continuity"), self._supervisor.identity.continuity)
+        if not changes and "continuity" in args:
+            return self._recover(said)
         rhythm = changes.get("rhythm")
         numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
-        return self._command(
+        done = self._command(
             Update(
                 rhythm=None if rhythm is None else _rhythm(rhythm),
                 min_delay_ms=numbers["minDelayMs"],
@@ -106,6 +115,15 @@ class Handlers:
                 max_iterations=numbers["maxIterations"],
             )
         )
+        if "continuity" in args:
+            self._recover(said)
+        return done
+
+    def _recover(self, said: Overrides) -> tuple[str, tuple[str, ...]]:
+        if self._supervisor.loop is None:
+            raise NotFoundError("there is no loop in this session")
+        self._supervisor.recover(said)
+        return TOLD[self._supervisor.host.recovery.settings.on], ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -121,7 +139,7 @@ class Handlers:
         supervisor = self._supervisor
         if supervisor.loop is None:
             raise NotFoundError("there is no loop in this session")
-        follower = supervisor.bus.subscribe(None)  # counts as one, so that the session stays open
+        follower = supervisor.bus.join()  # counts as one, so that the session stays open
         try:
             async with supervisor.changed:
                 await supervisor.changed.wait_for(
@@ -136,11 +154,9 @@ class Handlers:
         return "", ()
 
     async def _say(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        text = _text(args, "text")
+        text = _text(args, "text", MAX_TEXT)
         if not text.strip():
             raise UsageError("the message is blank")
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
-            raise UsageError(f"the message is longer than {MAX_TEXT} bytes")
         wait = args.get("wait") is True
         waiter: asyncio.Future[str] | None = asyncio.get_running_loop().create_future() if wait else None
         self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter))
@@ -162,7 +178,7 @@ class Handlers:
         return f"the question is answered: {'allowed' if allow else 'denied'}", ()
 
     async def _hello(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        self._supervisor.host.slot.carriers.hello(args.get("token"), _text(args, "stage"))
+        self._supervisor.host.slot.carriers.hello(args.get("token"), _text(args, "stage", MAX_STAGE))
         return "", ()
 
     async def _decide(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -202,6 +218,21 @@ def _policy(obj: object) -> Policy:
     )
 
 
+def _overrides(obj: object, before: Overrides) -> Overrides:
+    """`before`, changed by what was said."""
+    if obj is None:
+        return before
+    if not isinstance(obj, dict) or not isinstance(obj.get("enabled", False), bool):
+        raise UsageError("continuity is on or off")
+    given = {"enabled": obj["enabled"]} if "enabled" in obj else {}
+    most = obj.get("maxResumes")
+    if most is not None:
+        given["max_resumes"] = most if most == "unlimited" else _integer(most, "maxResumes")
+    if obj.get("streamDelayMs") is not None:
+        given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
+    return replace(before, **given)
+
+
 def _rhythm(value: object) -> Rhythm:
     return Auto() if value == "auto" else Fixed(_integer(value, "rhythm"))
 
@@ -212,8 +243,10 @@ def _integer(value: object, name: str) -> int:
     return value
 
 
-def _text(args: Mapping[str, Any], name: str) -> str:
+def _text(args: Mapping[str, Any], name: str, limit: int) -> str:
     value = args.get(name)
     if not isinstance(value, str):
         raise UsageError(f"{name} must be text")
+    if len(value.encode("utf-8", "surrogatepass")) > limit:
+        raise UsageError(f"{name} is longer than {limit} bytes")
     return value

@@ -11,11 +11,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from loopsup.clock import Clock
 from loopsup.core.model import AbortReason, Moment
-from loopsup.core.watch import abort_due, linger_due, silence_due
 from loopsup.errors import AgentUnableError, LoopsupError
 from loopsup.ports import (
     Accepted,
@@ -24,38 +23,23 @@ from loopsup.ports import (
     DecisionCall,
     Doing,
     Handover,
-    Marker,
     Origin,
     Prompt,
     Refused,
     Unknown,
     Verdict,
 )
+from loopsup.shell.continuity import Recovery
+from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Message, Run, account, fail, resolve
 from loopsup.shell.slot import AgentSlot
+from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
 
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
 BUSY_RECHECK_MS = 1000  # a user message the agent was too busy for is offered again after this
-
-
-class Desk(Protocol):
-    """What the host tells the supervisor."""
-
-    def publish(
-        self, kind: str, data: Mapping[str, Any], *, iteration: int | None = None, agent_id: str | None = None
-    ) -> None: ...
-    def settled(self, run: Run) -> None: ...
-    def agent_lost(self, run: Run, reason: str) -> None: ...
-    def start_failed(self, reason: str) -> None: ...
-    def came_up(self, started: AgentStarted) -> None: ...
-    def decide(self, call: DecisionCall) -> Verdict: ...
-    def forking(self, what: str) -> None: ...
-    def branch(self, marker: Marker | None) -> None: ...
-    def ready(self) -> None:
-        """The agent can take a prompt, or something about it changed."""
 
 
 class AgentHost:
@@ -75,15 +59,14 @@ class AgentHost:
         self._desk = desk
         self._questions = questions
         self._clock = clock
-        self._silence_ms = silence_ms
+        self._watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
         self._spawn = spawn
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
         self._messages: deque[Message] = deque()
-        self._doing = Doing.NOTHING
-        self._sign = 0
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
+        self.recovery = Recovery(self, clock)
 
     # ---- what the supervisor asks -----------------------------------------------------------------
 
@@ -97,6 +80,11 @@ class AgentHost:
         """Whether a prompt of the loop can be handed over now."""
         return self.slot.up and self.run is None and not self._messages and not self._closing
 
+    @property
+    def unsaid(self) -> bool:
+        """A user's message waits for its turn."""
+        return bool(self._messages)
+
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
         if not self.slot.up and self._starting is None and not self._closing:
@@ -105,7 +93,7 @@ class AgentHost:
     async def start(self) -> AgentStarted:
         """Bring the agent up. AgentUnableError in its own words."""
         started = await self.slot.start(AgentLink(self))
-        self._sign = self._clock.now().mono
+        self._watch.sign()
         self._desk.came_up(started)
         return started
 
@@ -120,7 +108,9 @@ class AgentHost:
             self._starting = None
             self.pump()
 
-    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[str] | None = None) -> Handover:
+    async def hand_over(
+        self, prompt: Prompt, waiter: asyncio.Future[str] | None = None, *, fresh: bool = True
+    ) -> Handover:
         """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
         if not self.slot.up:
             return Refused("the agent is not there")
@@ -128,7 +118,9 @@ class AgentHost:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
-        self._sign = self._clock.now().mono
+        if fresh:
+            self.recovery.begin(prompt.origin)
+        self._watch.sign()
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
@@ -146,6 +138,7 @@ class AgentHost:
     def say(self, message: Message) -> None:
         """Queue a user's message; it goes out as soon as the agent is idle."""
         self._messages.append(message)
+        self.recovery.leave("a message came in")
         self.pump()
 
     def pump(self) -> None:
@@ -189,6 +182,7 @@ class AgentHost:
             run.aborted = reason
         run.abort_asked = run.abort_asked or self._clock.now().mono
         await self.slot.abort(reason)  # one that does not listen is ended by the watch
+        self.recovery.leave(None)
         return True
 
     async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
@@ -222,46 +216,34 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due()]
+        found = [self._questions.due(), self.recovery.due(self._clock.now())]
         if run is not None and self.slot.up:
-            found.append(abort_due(run.abort_asked))
-            if run.aborted is None:
-                found += [self._silence(), self._linger(run)]
+            found.append(self._watch.due(run))
         if self._messages and run is None and self.slot.up:
             found.append(self._messages[0].not_before)
         return min((at for at in found if at is not None), default=None)
-
-    def _silence(self) -> int | None:
-        asking = self._questions.pending is not None
-        sign = max(self._sign, self._questions.last_over)
-        return silence_due(self._doing is Doing.MODEL, asking, sign, self._silence_ms)
-
-    def _linger(self, run: Run) -> int | None:
-        return linger_due(run.decided, self.slot.capabilities.terminate_on_tool)
 
     def tick(self, now: Moment) -> None:
         """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
         for question in self._questions.expired(now.mono):
             self._spawn(self._deny(question.id))
+        self.recovery.tick(now)
         run = self.run
         if run is None:
             self._offer()  # and no news of it: that would bring the next tick at once, for ever
-        elif _reached(abort_due(run.abort_asked), now):
+        elif self._watch.ignored(run, now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))
-        elif run.aborted is not None:
-            return
-        elif _reached(self._linger(run), now):
-            run.aborted = AbortReason.DECISION
-            self._spawn(self._cut(run, AbortReason.DECISION))
-        elif _reached(self._silence(), now):
-            told = "the agent has been silent for too long; its response is aborted"
-            self._desk.publish(words.LOOP_NOTICE, {"message": told})
-            run.aborted = AbortReason.WATCHDOG
-            self._spawn(self._cut(run, AbortReason.WATCHDOG))
+        elif (reason := self._watch.cut(run, now)) is not None:
+            if reason is AbortReason.WATCHDOG:
+                told = "the agent has been silent for too long; its response is aborted"
+                self._desk.publish(words.LOOP_NOTICE, {"message": told})
+            run.aborted = reason
+            self._spawn(self.end(run, reason))
 
-    async def _cut(self, run: Run, reason: AbortReason) -> None:
-        if self.run is run:
+    async def end(self, run: Run, reason: AbortReason) -> None:
+        """Abort this run, if it is still in flight and nobody does already."""
+        if self.run is run and run.abort_asked is None:
             await self.abort(reason)
 
     async def _deny(self, question_id: str) -> None:
@@ -270,17 +252,18 @@ class AgentHost:
     # ---- what the agent reports (through its link) ------------------------------------------------
 
     def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
-        self._sign = self._clock.now().mono
+        self._watch.sign()
         run = self.run
         if run is not None:
             self._say(run)
             if agent_id is None:
                 account(run, kind, data)
+                self.recovery.heard(kind, data)
         iteration = None if run is None else run.iteration
         self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
 
     def on_doing(self, what: Doing) -> None:
-        self._doing, self._sign = what, self._clock.now().mono
+        self._watch.doing(what)
 
     def on_busy(self) -> None:
         if self.run is None:
@@ -289,7 +272,7 @@ class AgentHost:
 
     def on_settled(self, aborted: bool) -> None:
         run = self._let_go()
-        self._doing = Doing.NOTHING
+        self._watch.rest()
         self._questions.clear()
         if run is None:
             return
@@ -315,7 +298,7 @@ class AgentHost:
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
         self.slot.forget()
-        self._doing = Doing.NOTHING
+        self._watch.rest()
         self._questions.clear()
         self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
         if run is not None:
@@ -351,6 +334,7 @@ class AgentHost:
 
     def _let_go(self) -> Run | None:
         run, self.run = self.run, None
+        self.recovery.settled()
         self._quiet.set()
         return run
 
@@ -373,7 +357,3 @@ class AgentHost:
         while self._messages:
             fail(self._messages.popleft().waiter, error)
             self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was not delivered: {error.message}"})
-
-
-def _reached(at: int | None, now: Moment) -> bool:
-    return at is not None and now.mono >= at

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup import registry
-from loopsup.clock import SystemClock
+from loopsup.clock import supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
@@ -39,7 +39,7 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
-MEND_RETRY_MS = 10_000  # a socket that cannot be made again is tried this often, not at every turn
+MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
 def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
@@ -74,7 +74,7 @@ class _Session:
         self._config = load_config()
         self._identity = load_identity(folder)
         self._adapter: Adapter = registry.load(self._identity.agent)
-        self._clock = SystemClock()
+        self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
@@ -125,6 +125,7 @@ class _Session:
             self._clock,
             os.getpid(),
             self._log.write,
+            self._config.continuity,
         )
 
     async def _first(self, supervisor: Supervisor) -> Response:
@@ -177,6 +178,9 @@ class _Session:
         if problem is not None:
             supervisor.note = problem
             supervisor.publish(words.LOOP_NOTICE, {"message": problem})
+        if self._config.continuity.problem is not None:
+            supervisor.note = supervisor.note or f"configuration: {self._config.continuity.problem}"
+            supervisor.publish(words.LOOP_NOTICE, {"message": f"configuration: {self._config.continuity.problem}"})
         left = recount(self._folder, journal.tail.loop)
         for data in left.ends:  # pairs stay equal
             supervisor.publish(words.TURN_END, data, iteration=left.iteration)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +31,23 @@ from loopsup.core.events import (
     Ticked,
 )
 from loopsup.core.model import AbortReason, Loop, Moment, State
+from loopsup.core.overrides import Overrides
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
 from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
 from loopsup.shell.carrier import Carriers
+from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
 from loopsup.shell.slot import AgentSlot
+from loopsup.store.config import ContinuityConfig
 from loopsup.store.facts import session_facts
-from loopsup.store.identity import Identity
+from loopsup.store.identity import Identity, save_identity
 from loopsup.wire import events as words
 from loopsup.wire.status import SessionFacts, status_object
 from loopsup.wire.transition import transition_data
@@ -67,6 +72,7 @@ class Supervisor:
         clock: Clock,
         pid: int,
         log: Callable[[str], None],
+        continuity: ContinuityConfig | None = None,
     ) -> None:
         self.identity = identity
         self.folder = folder
@@ -94,6 +100,8 @@ class Supervisor:
         slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self._continuity = continuity or ContinuityConfig()
+        self.host.recovery.change(settings(self._continuity, identity.continuity))
 
     # ---- state ------------------------------------------------------------------------------------
 
@@ -121,7 +129,18 @@ class Supervisor:
         run = self.host.run
         turns = run.turns if run is not None and run.stamp is not None else 0
         question = self.host.questions.pending
-        return status_object(self.facts(), self.loop, self.clock.now(), turns=turns, question=question)
+        recovery = self.host.recovery.status() if self.loop is None or self.loop.state is State.RUNNING else None
+        now = self.clock.now()
+        return status_object(self.facts(), self.loop, now, turns=turns, question=question, recovery=recovery)
+
+    def recover(self, said: Overrides) -> None:
+        """What a person wants of the recovery of interrupted responses, for as long as the session lives."""
+        if said != self.identity.continuity:
+            changed = replace(self.identity, continuity=said)
+            save_identity(self.folder, changed)
+            self.identity = changed
+        self.host.recovery.change(settings(self._continuity, said))
+        self.touch()
 
     # ---- events into the core ---------------------------------------------------------------------
 
@@ -150,9 +169,16 @@ class Supervisor:
             self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
+        self._end_wait(change.after)
         for effect in change.effects:
             self.performer.perform(effect)
         self.bus.show_status(self.status())
+
+    def _end_wait(self, loop: Loop | None) -> None:
+        """Nothing is in flight during a wait, so a pause, a stop and the deadline come at once (X-19, X-20)."""
+        run, reason = self.host.run, leaving(loop)
+        if self.host.recovery.waiting and run is not None and run.stamp is not None and reason is not None:
+            self.spawn(self.host.end(run, reason))
 
     def _mark(self, marker: Marker) -> None:
         if self.host.slot.capabilities.branches and self.host.slot.up:
@@ -170,10 +196,13 @@ class Supervisor:
             self.touch()
             return
         self.fact(
-            IterationSettled(run.stamp, idle=self.host.idle, turns=run.turns, aborted=run.aborted, error=run.error)
+            IterationSettled(
+                run.stamp, self.host.idle, run.turns, run.aborted, run.error, self.host.recovery.again_ms(run)
+            )
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:
+        reason = words.bounded(reason)  # it goes into the journal and the status
         self.log(f"the agent ended in a turn: {reason}")
         if run.stamp is None:
             self.touch()
@@ -183,6 +212,7 @@ class Supervisor:
             self.fact(AgentLost(reason, run.turns))
 
     def start_failed(self, reason: str) -> None:
+        reason = words.bounded(reason)
         self.log(f"the agent could not be started: {reason}")
         self.publish(words.SESSION_ERROR, {"kind": "agent_start", "message": reason})
         self.fact(AgentStartFailed(reason))
@@ -196,11 +226,26 @@ class Supervisor:
         if conversation.file is not None:
             data["file"] = str(conversation.file)
         self.publish(kind, {**data, "cwd": str(conversation.cwd)})
+        self._check_file(None if conversation.file is None else str(conversation.file))
         moved = started.marker != started.newest
         if self.keeper is not None and (moved or (self.loop is None and started.marker is not None)):
             self.branch(started.marker)  # somebody moved in the tree while nobody was here
         elif self.keeper is not None and self.loop is not None:
             self._mark(Marker(self.loop.id, self.keeper.seq))
+
+    def _check_file(self, file: str | None) -> None:
+        """An agent whose conversation was deleted begins an empty one under the same id: that is told."""
+        known = self.identity.agent_file
+        if file is None or known is None or os.path.realpath(file) == os.path.realpath(known):
+            return
+        if self.loop is not None and self.loop.prompts_sent:
+            told = f"the conversation's file {known} is gone: the agent has begun an empty one in {file}"
+            self.publish(words.LOOP_NOTICE, {"message": told})
+        self.identity = replace(self.identity, agent_file=file)
+        try:
+            save_identity(self.folder, self.identity)
+        except StorageError as error:
+            self.log(error.message)
 
     def decide(self, call: DecisionCall) -> Verdict:
         if self.keeper is None:
@@ -252,9 +297,12 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.log(f"internal error: {type(error).__name__}: {error}")
-            self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
+            self._fault(error)
         self.touch()
+
+    def _fault(self, error: BaseException) -> None:
+        self.log(f"internal error: {type(error).__name__}: {error}")
+        self.publish(words.LOOP_NOTICE, {"message": f"internal error: {type(error).__name__} (supervisor.log)"})
 
     async def _end_tasks(self) -> None:
         """What still waits for the agent (an answer to a hand-over, say) waits for nobody now."""
@@ -269,8 +317,12 @@ class Supervisor:
         while not self.closing:
             self._wake.clear()
             now = self.clock.now()
-            self._tick(now)
-            self.bus.show_status(self.status())
+            try:
+                self._tick(now)
+                self.bus.show_status(self.status())
+            except Exception as error:  # a fault of ours must not leave an agent behind
+                self._fault(error)
+                self.ask_to_close("internal_error")
             async with self.changed:
                 self.changed.notify_all()
             if self.closing:

@@ -21,8 +21,8 @@ Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs
-    update    policy with any subset of those keys
+              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+    update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool
     follow    since: int
     answer    allow: bool (required), id
@@ -48,7 +48,9 @@ from loopsup.errors import LoopsupError, UsageError, from_kind
 
 VERSION = 1
 MAX_OBJECTIVE = 1024 * 1024  # bytes of UTF-8 (L-05)
-MAX_LINE = 8 * MAX_OBJECTIVE  # an objective escaped by JSON grows at most sixfold; the rest is small
+# An objective escaped by JSON grows at most sixfold and stands twice in a status (its own and the attention
+# event's); so do a decision's two texts of 64 Ki characters, at most twelvefold.
+MAX_LINE = 20 * MAX_OBJECTIVE
 ANSWER_TIMEOUT_S = 2.0  # a supervisor that does not answer a `status` within this is not responding
 FOLLOW_BACKLOG = 1000  # events kept in memory for a client that read the file a moment ago
 
@@ -202,7 +204,7 @@ def _line(obj: Mapping[str, Any]) -> bytes:
 def _object(line: bytes) -> dict[str, Any]:
     try:
         obj = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}") from error
     if not isinstance(obj, dict):
         raise UsageError("not a JSON object")

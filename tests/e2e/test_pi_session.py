@@ -310,3 +310,20 @@ def test_a_second_session_beside_the_first_has_its_own_pi() -> None:
         assert len(user_texts(pi.requests[1])) == 1
         assert pi.loop()["state"] == "waiting"
         assert "--session" in pi.act("wait", expect=2).err
+
+
+def test_a_deleted_conversation_is_told_and_the_status_names_the_new_file() -> None:
+    with product([LATER, COMPLETE]) as pi:
+        pi.begin()
+        pi.until(state="waiting")
+        old = pi.pi_file
+        pi.act("close")
+        old.unlink()
+        pi.act("resume")
+        pi.act("update", "--every", "1s")
+        pi.wait(expect=0)
+        (notice,) = [data["message"] for data in pi.data("loop.notice") if "is gone" in data["message"]]
+        assert str(old) in notice
+        assert len(user_texts(pi.requests[1])) == 1
+        assert session_files(pi) == [pi.pi_file]
+        assert pi.loop()["lastAttention"]["session"]["file"] == str(pi.pi_file)

@@ -23,6 +23,7 @@ def _offsets(world: World) -> list[int]:
     return [(first[n] - T0.wall) // MINUTE for n in sorted(first)]
 
 
+@pytest.mark.slow
 def test_every_ten_minutes_for_a_day(tmp_path: Path) -> None:
     agent = FakeAdapter(default=says("continue"))
 
@@ -62,6 +63,7 @@ def test_the_supervisor_wakes_only_for_its_one_timer(tmp_path: Path) -> None:
     assert looks[0] <= 10 * 6  # a wake, what the iteration reports, and no polling in between
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recheck_s", [1.0, None])
 def test_case_87_suspended_for_eight_hours(tmp_path: Path, recheck_s: float | None) -> None:
     agent = FakeAdapter(default=says("continue"))
@@ -140,6 +142,7 @@ def test_case_93_a_delay_of_forty_days(tmp_path: Path) -> None:
     assert _offsets(world) == [0, 40 * 24 * 60]
 
 
+@pytest.mark.slow
 def test_case_174_twelve_hours_with_nobody_there(tmp_path: Path) -> None:
     agent = FakeAdapter(default=says("continue"))
 
@@ -156,6 +159,7 @@ def test_case_174_twelve_hours_with_nobody_there(tmp_path: Path) -> None:
     night(tmp_path, story, agent, hold_open=False)
 
 
+@pytest.mark.slow
 def test_case_174_the_default_budget_then_the_session_goes(tmp_path: Path) -> None:
     agent = FakeAdapter(default=says("continue"))
 

@@ -10,7 +10,7 @@ import pytest
 from loopsup.core.events import Pause, Stop
 from loopsup.core.limits import SECOND
 from loopsup.errors import LoopsupError
-from loopsup.ports import Doing, Handover, Prompt, Question
+from loopsup.ports import Conversation, Doing, Handover, Prompt, Question
 from tests.shell.world import World, night
 from tests.support.fake_agent import (
     Act,
@@ -78,7 +78,7 @@ def test_an_abort_that_hangs_in_the_adapter(tmp_path: Path) -> None:
 
         world.start()
         await asyncio.sleep(5)
-        agent.newest.abort = stuck  # type: ignore[method-assign, assignment]
+        agent.newest.abort = stuck  # type: ignore[method-assign]
         assert (await world.ask("abort")).error is None
         assert world.place == ("paused", "interrupted")
         assert any("abort failed in the adapter" in line for line in world.logged)
@@ -457,8 +457,6 @@ def test_the_process_that_moved_to_another_conversation_is_ended(tmp_path: Path)
     agent = _agent()
 
     async def story(world: World, clock: VirtualClock) -> None:
-        from loopsup.ports import Conversation
-
         world.start()
         await asyncio.sleep(1)
         agent.newest.events.moved(Conversation("other", None, world.folder))

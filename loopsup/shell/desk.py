@@ -1,0 +1,26 @@
+"""What the agent's host tells the supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from loopsup.ports import AgentStarted, DecisionCall, Marker, Verdict
+from loopsup.shell.run import Run
+
+
+class Desk(Protocol):
+    """The supervisor, as its agent's host sees it."""
+
+    def publish(
+        self, kind: str, data: Mapping[str, Any], *, iteration: int | None = None, agent_id: str | None = None
+    ) -> None: ...
+    def settled(self, run: Run) -> None: ...
+    def agent_lost(self, run: Run, reason: str) -> None: ...
+    def start_failed(self, reason: str) -> None: ...
+    def came_up(self, started: AgentStarted) -> None: ...
+    def decide(self, call: DecisionCall) -> Verdict: ...
+    def forking(self, what: str) -> None: ...
+    def branch(self, marker: Marker | None) -> None: ...
+    def ready(self) -> None:
+        """The agent can take a prompt, or something about it changed."""
