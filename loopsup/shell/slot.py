@@ -25,6 +25,7 @@ class AgentSlot:
     """Starts, speaks to and ends one agent at a time."""
 
     def __init__(self, adapter: Adapter, launch: Callable[[], Launch], log: Callable[[str], None]) -> None:
+        self.agent = adapter.name
         self.capabilities = adapter.capabilities
         self._adapter = adapter
         self._launch = launch
