@@ -69,9 +69,8 @@ class SharedLimits:
             file = None
             with contextlib.suppress(OSError, StorageError):
                 private_dir(self._folder)
-                file = stack.enter_context(
-                    os.fdopen(open_private(self._folder / name, os.O_RDWR | os.O_CREAT), "r+b")
-                )
+                fd = open_private(self._folder / name, os.O_RDWR | os.O_CREAT)
+                file = stack.enter_context(os.fdopen(fd, "r+b"))
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
