@@ -23,7 +23,7 @@ Arguments by verb (all optional unless said):
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
-    say       text (required), wait: bool
+    say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
     answer    allow: bool (required), id
 

@@ -134,7 +134,7 @@ def test_all_faults_of_a_start_are_told_at_once(run: Run) -> None:
         (["abort", "--session", "none", "--json"], 3, "not_found"),
         (["status", "--json", "--json"], 2, "usage"),
         (["start", "--json", "x"], 2, "usage"),
-        (["say", "--json", "--autopilot", "x"], 6, "agent_unable"),
+        (["say", "--json", "--max-reminders", "3", "x"], 2, "usage"),
     ],
 )
 def test_with_json_an_error_is_an_object_on_standard_output(
