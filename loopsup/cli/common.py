@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -52,14 +53,24 @@ class Verb(TyperCommand):
             raise ReaderGoneError from error
 
 
+def here() -> Path:
+    """The current directory. UsageError where it is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the current directory cannot be used ({error.strerror}); change to another one") from error
+
+
 def out(text: str) -> None:
     """One piece of text for people (or a line of JSON) on standard output."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def note(text: str) -> None:
-    """A sentence beside the result: a warning, a hint."""
-    sys.stderr.write(f"loopsup: {text}\n")
+    """A sentence beside the result: a warning, a hint. It may name a directory, whose name may be anything."""
+    from loopsup.cli import render
+
+    sys.stderr.write(f"loopsup: {render.safe(text)}\n")
     sys.stderr.flush()
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopsup.cli.common import here
 from loopsup.errors import NotFoundError, StorageError
 from loopsup.store import home, lock, sessions
 from loopsup.store.identity import Identity
@@ -57,7 +58,10 @@ class Session:
 
 def pick(name: str | None) -> Session:
     """The session a verb means. UsageError where there are several, NotFoundError where there is none."""
-    return of_entry(sessions.choose(home.find_home(), Path.cwd(), wanted_name(name)))
+    wanted = wanted_name(name)
+    if wanted is not None:
+        return named(wanted)
+    return of_entry(sessions.choose(home.find_home(), here()))
 
 
 def wanted_name(name: str | None) -> str | None:

@@ -6,13 +6,12 @@ Afterwards `start` follows the conversation until the loop ends; leaving (Ctrl-C
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from loopsup.cli import objective, starting
-from loopsup.cli.common import TAIL, JsonOption, SessionOption, note, show_result, show_status, warn
+from loopsup.cli.common import TAIL, JsonOption, SessionOption, here, note, show_result, show_status, warn
 from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
 from loopsup.cli.policy_options import (
     AfterOption,
@@ -78,7 +77,7 @@ def start(
         warnings = checked.warnings
     faults.refuse()
     order = starting.Order(
-        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, Path.cwd(), recovery
+        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here(), recovery
     )
     warn(starting.key_warnings(agent_args))
     if foreground:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.cli import selection
+from loopsup.cli.common import note
 from loopsup.core.model import Completed, Paused, PauseReason
 from loopsup.errors import NotFoundError, UsageError
 from loopsup.store.lock import SessionLock
@@ -69,3 +70,19 @@ def test_a_session_knows_whether_it_is_alive(sessions: Sessions) -> None:
     with SessionLock.acquire(session.folder):
         assert session.alive()
         assert session.owner_pid() is not None
+
+
+def test_a_directory_that_is_gone(sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions.make("a", a_loop())
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert selection.pick("a").name == "a"
+    with pytest.raises(UsageError, match="the current directory cannot be used"):
+        selection.pick(None)
+
+
+def test_a_note_is_safe_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    note("session 'a' works in /w/\x1b]0;x\x07\u202e")
+    assert capsys.readouterr().err == "loopsup: session 'a' works in /w/\\x1b]0;x\\x07\\u202e\n"
