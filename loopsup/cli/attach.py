@@ -6,14 +6,14 @@ Exit code 5 without a supervisor, and where it dies while we watch; 130 for Ctrl
 from __future__ import annotations
 
 from loopsup.cli import acting, selection
-from loopsup.cli.common import JsonOption, SessionOption, note
+from loopsup.cli.common import JsonLinesOption, SessionOption, note
 from loopsup.cli.follow import Ending, watch
 from loopsup.cli.screen import JsonLines, Screen, Sink
 from loopsup.cli.selection import Session
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 
 
-def attach(session: SessionOption = None, as_json: JsonOption = False) -> int:
+def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Follow the conversation live; Ctrl-C leaves and the loop goes on."""
     from loopsup import client
 

@@ -11,7 +11,7 @@ from datetime import tzinfo
 from typing import Any
 
 from loopsup.cli import render, selection
-from loopsup.cli.common import JsonOption, SessionOption, note, out_json
+from loopsup.cli.common import JsonLinesOption, SessionOption, note, out_json
 from loopsup.cli.history_rows import History, IterationRow, LoopRow, NoteRow, Row, reduce, rhythm_words
 from loopsup.core.durations import show as show_duration
 from loopsup.core.model import Auto
@@ -21,7 +21,7 @@ from loopsup.wire.times import instant
 TOLD = 3  # damaged lines named one by one; beyond that their number says enough
 
 
-def history(session: SessionOption = None, as_json: JsonOption = False) -> int:
+def history(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Show what happened to each iteration."""
     from loopsup.store import journal
 

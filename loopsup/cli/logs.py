@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from loopsup.cli import acting, selection
-from loopsup.cli.common import JsonOption, SessionOption, note
+from loopsup.cli.common import JsonLinesOption, SessionOption, note
 from loopsup.cli.follow import Ending, watch
 from loopsup.cli.screen import JsonLines, Screen, Sink
 from loopsup.cli.selection import Session
@@ -24,7 +24,7 @@ from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Go on with the events to come.")]
 
 
-def logs(follow: FollowOption = False, session: SessionOption = None, as_json: JsonOption = False) -> int:
+def logs(follow: FollowOption = False, session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Show the events of the session."""
     found = selection.pick(session)
     reader = Reader(found.folder)

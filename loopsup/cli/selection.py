@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopsup.errors import NotFoundError, StorageError
+from loopsup.errors import NotFoundError, StorageError, UsageError
 from loopsup.store import home, lock, sessions
 from loopsup.store.identity import Identity
 from loopsup.store.sessions import Entry
@@ -50,6 +50,16 @@ class Session:
 
         return read_tail(self.folder).loop
 
+    def truth(self) -> Loop | None:
+        """The loop as it truly stands: paused where it was active and its supervisor is gone."""
+        loop = self.loop()
+        if self.alive():
+            return loop
+        from loopsup.clock import SystemClock
+        from loopsup.wire.status import without_owner
+
+        return without_owner(loop, SystemClock().now())
+
     def refreshed(self) -> Session:
         """The same session looked up again: the folder of a new one moves beside the agent's file."""
         return named(self.name)
@@ -57,7 +67,21 @@ class Session:
 
 def pick(name: str | None) -> Session:
     """The session a verb means. UsageError where there are several, NotFoundError where there is none."""
-    return of_entry(sessions.choose(home.find_home(), Path.cwd(), wanted_name(name)))
+    wanted = wanted_name(name)
+    try:
+        return of_entry(sessions.choose(home.find_home(), Path("/") if wanted else here(), wanted))
+    except (NotFoundError, UsageError) as error:
+        if name is None and wanted is not None:  # nothing was typed: say where the name comes from
+            raise type(error)(f"{error.message} ({VARIABLE} names it)") from error
+        raise
+
+
+def here() -> Path:
+    """The directory we are in; UsageError where it was deleted under us."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("the directory you are in no longer exists; go into another one with cd") from error
 
 
 def wanted_name(name: str | None) -> str | None:
@@ -117,6 +141,8 @@ def listed(found: Iterable[Session]) -> str:
 
 def described(loop: Loop) -> str:
     """A loop in a few words, for a refusal."""
+    from loopsup.core.reasons import words
+
     reason = getattr(loop.phase, "reason", None)
-    state = loop.state.value if reason is None else f"paused, {reason.value}"
-    return f"{state}, {loop.iteration_count}/{loop.policy.max_iterations}"
+    state = loop.state.value if reason is None else f"paused, {words(reason.value)}"
+    return f"{state}, iteration {loop.iteration_count} of {loop.policy.max_iterations}"

@@ -10,12 +10,12 @@ from loopsup import offline
 from loopsup.cli import acting
 from loopsup.cli.common import JsonOption, SessionOption
 from loopsup.cli.policy_options import (
-    EveryOption,
     Faults,
-    ForOption,
-    MaxDelayOption,
-    MaxIterationsOption,
-    MinDelayOption,
+    NewEveryOption,
+    NewForOption,
+    NewMaxDelayOption,
+    NewMaxIterationsOption,
+    NewMinDelayOption,
     changes,
 )
 from loopsup.errors import UsageError
@@ -25,11 +25,11 @@ from loopsup.wire.control import Request
 def update(
     *,
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    every: EveryOption = None,
-    for_: ForOption = None,
-    max_iterations: MaxIterationsOption = None,
-    min_delay: MinDelayOption = None,
-    max_delay: MaxDelayOption = None,
+    every: NewEveryOption = None,
+    for_: NewForOption = None,
+    max_iterations: NewMaxIterationsOption = None,
+    min_delay: NewMinDelayOption = None,
+    max_delay: NewMaxDelayOption = None,
     after: Annotated[str | None, typer.Option("--after", hidden=True)] = None,
     session: SessionOption = None,
     as_json: JsonOption = False,
