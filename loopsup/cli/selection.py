@@ -146,3 +146,16 @@ def described(loop: Loop) -> str:
     reason = getattr(loop.phase, "reason", None)
     state = loop.state.value if reason is None else f"paused, {words(reason.value)}"
     return f"{state}, iteration {loop.iteration_count} of {loop.policy.max_iterations}"
+
+
+def left(session: Session) -> str:
+    """What somebody reads who leaves: how the loop stands, and what to do about it."""
+    from loopsup.core.model import Paused
+
+    name, loop = session.name, session.refreshed().truth()
+    if loop is None or loop.terminal:
+        ended = "" if loop is None else f"the loop has ended ({loop.state.value}), "
+        return f"left; {ended}`loopsup start --session {name} …` gives the conversation its next one"
+    if isinstance(loop.phase, Paused):
+        return f"left; the loop is paused, `loopsup resume --session {name}` goes on"
+    return f"left; the loop goes on, `loopsup stop --session {name}` ends it"
