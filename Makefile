@@ -23,11 +23,11 @@ help: ## show this list
 demo: $(VENV)/.installed ## a loop that watches a small fake CI run, to its end
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/watch-ci/demo.sh
 
-test: lint types toolchain ## everything CI checks: style, types, all tests against the real Pi
+test: lint types toolchain ## everything CI checks: style, types, all tests against the real Pi and Copilot
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 fast: $(VENV)/.dev ## the tests that need no real processes and no network
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not packaging"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not copilot and not opencode and not gemini and not packaging"
 
 lint: $(VENV)/.dev ## style and mistakes (ruff)
 	$(BIN)/ruff check . $(SCRIPTS)
@@ -36,7 +36,7 @@ lint: $(VENV)/.dev ## style and mistakes (ruff)
 types: $(VENV)/.dev ## static types (mypy, strict)
 	$(BIN)/mypy
 
-toolchain: $(VENV)/.dev ## node and the pinned Pi CLI, once, into a cache outside the tree
+toolchain: $(VENV)/.dev ## node and the pinned Pi and Copilot CLIs, once, into a cache outside the tree
 	@$(BIN)/python -m tests.support.toolchain
 
 bench: $(VENV)/.installed ## what loopsup costs on this machine
@@ -45,7 +45,7 @@ bench: $(VENV)/.installed ## what loopsup costs on this machine
 docs: $(VENV)/.dev ## write again the documentation that is generated from the source
 	$(BIN)/python -m tests.support.make_docs
 
-clean: ## remove what the other targets made here (not the cache of node and Pi)
+clean: ## remove what the other targets made here (not the cache of node, Pi and Copilot)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -42,6 +42,116 @@ class Ladder:
     kill_s: float = KILL_GRACE_S
 
 
+class Tree:
+    """The processes of a leader that was started in a session (and process group) of its own.
+
+    `returncode` tells whether the leader has ended, `exited` is set when it has. `mark`: a variable in the
+    environment of every process of the tree, by which those are found whose parent is gone already.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        returncode: Callable[[], int | None],
+        exited: asyncio.Event,
+        ladder: Ladder = Ladder(),
+        mark: tuple[str, str] | None = None,
+    ) -> None:
+        self.pid = pid
+        self._returncode = returncode
+        self._exited = exited
+        self._ladder = ladder
+        self._mark = mark
+        self._leader: psutil.Process | None = None
+        self._family: set[psutil.Process] = set()
+        self.seen: set[psutil.Process] = set()  # the tree at the last look
+        with contextlib.suppress(psutil.Error):  # it may have ended already
+            self._leader = psutil.Process(pid)
+
+    def look(self) -> None:
+        """Remember the tree as it is, for the case that the leader is killed."""
+        with contextlib.suppress(psutil.Error):
+            if self._leader is not None and self._returncode() is None:
+                self.seen = set(self._leader.children(recursive=True))
+
+    async def end(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Climb the ladder until the whole tree is gone. Cancelled on the way: it is killed."""
+        if self._returncode() is not None:  # it ended by itself: who belonged to it can only be remembered
+            self._family |= self.seen
+        try:
+            self._remember_family()
+            await self._climb(ask)
+            await self.sweep()
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """KILL the whole tree at once."""
+        self._remember_family()
+        self._signal_group(signal.SIGKILL)
+        self._signal_family(signal.SIGKILL)
+
+    async def _climb(self, ask: Callable[[], Awaitable[None]]) -> None:
+        if self._returncode() is not None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._ladder.ask_s):
+                with contextlib.suppress(OSError):  # it cannot be asked any more: it may be ending just now
+                    await ask()
+                await self._exited.wait()
+        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
+            if self._returncode() is not None:
+                return
+            self._remember_family()
+            self._signal_group(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), grace_s)
+
+    async def sweep(self) -> None:
+        """What outlived the leader: asked with TERM, then killed."""
+        self._remember_family()
+        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
+            self._signal_family(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    while any(map(_alive, self._family)):  # noqa: ASYNC110 (no event tells it)
+                        await asyncio.sleep(POLL_S)
+                    return
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if not self._reused():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _signal_family(self, number: signal.Signals) -> None:
+        for member in self._family:
+            with contextlib.suppress(psutil.Error):  # psutil refuses a pid that was given to another process
+                member.send_signal(number)
+
+    def _remember_family(self) -> None:
+        """Descendants, wherever they went, and all of the session, whoever their parent is."""
+        if self._leader is None or (self._reused() and self._mark is None):
+            return
+        with contextlib.suppress(psutil.Error):
+            self._family.update(self._leader.children(recursive=True))
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):
+                if pid != self.pid and self._is_ours(pid):
+                    self._family.add(psutil.Process(pid))
+
+    def _is_ours(self, pid: int) -> bool:
+        if self._mark is not None and psutil.Process(pid).environ().get(self._mark[0]) == self._mark[1]:
+            return True
+        return not self._reused() and os.getsid(pid) == self.pid
+
+    def _reused(self) -> bool:
+        """The child has ended and its number belongs to a stranger: group and session are not ours."""
+        if self._returncode() is None:
+            return False
+        return psutil.pid_exists(self.pid) and (self._leader is None or not self._leader.is_running())
+
+
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
     """Tells the exit itself. `Process.wait` waits for the pipes, too, which a grandchild may hold for ever."""
 
@@ -61,14 +171,9 @@ class Child:
         self._transport = transport
         self._exited = protocol.exited
         self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
-        self._ladder = ladder
         self._readers: list[asyncio.Task[None]] = []
-        self._leader: psutil.Process | None = None
-        self._family: set[psutil.Process] = set()
-        self._seen: set[psutil.Process] = set()  # the tree at the last look
+        self._tree = Tree(self._process.pid, transport.get_returncode, protocol.exited, ladder)
         self._look: asyncio.TimerHandle | None = None
-        with contextlib.suppress(psutil.Error):  # it may have ended already
-            self._leader = psutil.Process(self._process.pid)
 
     @classmethod
     async def spawn(
@@ -136,52 +241,16 @@ class Child:
 
         Whatever happens on the way (the caller is cancelled, `ask` fails), the tree is killed.
         """
-        if self.returncode is not None:  # it ended by itself: who belonged to it can only be remembered
-            self._family |= self._seen
         try:
-            self._remember_family()
-            await self._climb(ask or self._close_stdin)
-            await self._sweep()
+            await self._tree.end(ask or self._close_stdin)
             await asyncio.wait(self._readers, timeout=DRAIN_GRACE_S)  # its last words
-        except BaseException:
-            self.kill()
-            raise
         finally:
             self._let_go()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     def kill(self) -> None:
         """KILL the whole tree at once (last resort, and for tests)."""
-        self._remember_family()
-        self._signal_group(signal.SIGKILL)
-        self._signal_family(signal.SIGKILL)
-
-    async def _climb(self, ask: Callable[[], Awaitable[None]]) -> None:
-        if self.returncode is not None:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._ladder.ask_s):
-                with contextlib.suppress(OSError):  # it cannot be asked any more: it may be ending just now
-                    await ask()
-                await self._exited.wait()
-        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
-            if self.returncode is not None:
-                return
-            self._remember_family()
-            self._signal_group(number)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._exited.wait(), grace_s)
-
-    async def _sweep(self) -> None:
-        """What outlived the leader: asked with TERM, then killed."""
-        self._remember_family()
-        for number, grace_s in ((signal.SIGTERM, self._ladder.term_s), (signal.SIGKILL, self._ladder.kill_s)):
-            self._signal_family(number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
-                    while any(map(_alive, self._family)):  # noqa: ASYNC110 (no event tells it)
-                        await asyncio.sleep(POLL_S)
-                    return
+        self._tree.kill()
 
     async def _close_stdin(self) -> None:
         assert self._process.stdin is not None
@@ -199,9 +268,7 @@ class Child:
 
     def _take_a_look(self) -> None:
         self._look = None
-        with contextlib.suppress(psutil.Error):
-            if self._leader is not None and self.returncode is None:
-                self._seen = set(self._leader.children(recursive=True))
+        self._tree.look()
 
     def _let_go(self) -> None:
         if self._look is not None:
@@ -210,33 +277,6 @@ class Child:
             reader.cancel()
         if self.returncode is not None:
             self._transport.close()
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        if not self._reused():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-    def _signal_family(self, number: signal.Signals) -> None:
-        for member in self._family:
-            with contextlib.suppress(psutil.Error):  # psutil refuses a pid that was given to another process
-                member.send_signal(number)
-
-    def _remember_family(self) -> None:
-        """Descendants, wherever they went, and all of the session, whoever their parent is."""
-        if self._leader is None or self._reused():
-            return
-        with contextlib.suppress(psutil.Error):
-            self._family.update(self._leader.children(recursive=True))
-        for pid in psutil.pids():
-            with contextlib.suppress(OSError, psutil.Error):
-                if pid != self.pid and os.getsid(pid) == self.pid:
-                    self._family.add(psutil.Process(pid))
-
-    def _reused(self) -> bool:
-        """The child has ended and its number belongs to a stranger: group and session are not ours."""
-        if self.returncode is None:
-            return False
-        return psutil.pid_exists(self.pid) and (self._leader is None or not self._leader.is_running())
 
 
 def _alive(member: psutil.Process) -> bool:

@@ -424,7 +424,7 @@ SPAWNS_AWAY = f"p = subprocess.Popen({SLEEPER}, start_new_session=True)\nsay(p.p
 async def looked(child: Child) -> None:
     """Until it has looked at its tree, as it does soon after each line."""
     async with asyncio.timeout(20):
-        while not child._seen:
+        while not child._tree.seen:
             await asyncio.sleep(0.02)
 
 

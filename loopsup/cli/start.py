@@ -12,6 +12,7 @@ import typer
 
 from loopsup.cli import objective, starting
 from loopsup.cli.common import TAIL, SessionOption, note, show_result, show_status, warn
+from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
 from loopsup.cli.policy_options import (
     AfterOption,
     EveryOption,
@@ -66,6 +67,9 @@ def start(
         str | None,
         typer.Option("--objective-file", metavar="FILE", help="Read the objective from here; - is standard input."),
     ] = None,
+    continuity: ContinuityOption = None,
+    continuity_max_resumes: MaxResumesOption = None,
+    continuity_stream_delay_ms: StreamDelayOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
@@ -79,6 +83,7 @@ def start(
     policy = changes(
         faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
     )
+    recovery = said(faults, continuity, continuity_max_resumes, continuity_stream_delay_ms)
     after_ms = _after(faults, after)
     text = _objective(faults, given, objective_file)
     faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep))
@@ -89,7 +94,7 @@ def start(
         warnings = checked.warnings
     faults.refuse()
     order = starting.Order(
-        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here()
+        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here(), recovery
     )
     warn(starting.key_warnings(agent_args))
     if foreground:
@@ -108,8 +113,15 @@ def _accepted(session: Session, response: Response, *, detach: bool, as_json: bo
         )
         show_result(text, dict(response.status or {}), response.warnings, as_json=as_json)
         return EXIT_DONE
-    warn(response.warnings)
-    return _follow(session, as_json=as_json)
+    try:
+        warn(response.warnings)
+        return _follow(session, as_json=as_json)
+    except KeyboardInterrupt:  # from here on the loop does not depend on this command
+        note(
+            f"the loop goes on; `loopsup attach --session {session.name}` shows it again, "
+            f"`loopsup stop --session {session.name}` ends it"
+        )
+        return EXIT_INTERRUPTED
 
 
 def _follow(session: Session, *, as_json: bool) -> int:
@@ -118,12 +130,6 @@ def _follow(session: Session, *, as_json: bool) -> int:
 
     try:
         status = follow.run(session.identity, json_mode=as_json, until_end=True)
-    except KeyboardInterrupt:
-        note(
-            f"the loop goes on; `loopsup attach --session {session.name}` shows it again, "
-            f"`loopsup stop --session {session.name}` ends it"
-        )
-        return EXIT_INTERRUPTED
     except SupervisorGoneError:
         if session.refreshed().alive():
             raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
@@ -104,6 +105,8 @@ def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
     warn(hook_warnings())
+    if config.continuity.problem is not None:
+        warn([f"configuration: {config.continuity.problem}"])
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place
@@ -138,8 +141,12 @@ def _launch(place: Place, order: Order, request: Request, *, foreground: bool = 
 
 
 def _request(order: Order) -> Request:
-    args = {"objective": order.objective, "policy": order.policy}
-    return Request("start", args if order.after_ms is None else {**args, "afterMs": order.after_ms})
+    args: dict[str, Any] = {"objective": order.objective, "policy": order.policy}
+    if order.after_ms is not None:
+        args["afterMs"] = order.after_ms
+    if order.continuity:
+        args["continuity"] = order.continuity
+    return Request("start", args)
 
 
 @contextlib.contextmanager

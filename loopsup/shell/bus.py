@@ -23,14 +23,15 @@ CLOCKS = frozenset({"calendarElapsedMs", "deadlineRemainingMs"})  # fields of st
 
 
 class Follower:
-    """One connection that watches. `dropped` once it lagged too far behind."""
+    """One connection that watches. `dropped` once it lagged too far behind; a `deaf` one only counts as present."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deaf: bool = False) -> None:
+        self._deaf = deaf
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.dropped = False
 
     def put(self, line: bytes | None) -> None:
-        if self.dropped:
+        if self.dropped or self._deaf:
             return
         if line is not None and self._lines.qsize() >= FOLLOWER_QUEUE:
             self.dropped = True
@@ -103,6 +104,12 @@ class Bus:
             for seq, line in self._backlog:
                 if seq > since:
                     follower.put(line)
+        self._followers.add(follower)
+        return follower
+
+    def join(self) -> Follower:
+        """A follower that is there and reads nothing: nothing is kept for it."""
+        follower = Follower(deaf=True)
         self._followers.add(follower)
         return follower
 

@@ -52,15 +52,18 @@ class Performer:
         if loop is None or loop.stamp() != effect.stamp or supervisor.closing:
             return
         language = _language()
-        if effect.kind is PromptKind.ITERATION:
+        if effect.kind is not PromptKind.REMINDER:
             text, origin = envelope.iteration(loop, supervisor.clock.now(), language), Origin.LOOP
         else:
             text, origin = envelope.reminder(loop, language), Origin.PROTOCOL
-        result = await supervisor.host.hand_over(Prompt(text, origin, str(uuid.uuid4()), effect.stamp))
+        result = await supervisor.host.hand_over(
+            Prompt(text, origin, str(uuid.uuid4()), effect.stamp), fresh=effect.kind is PromptKind.ITERATION
+        )
         match result:
             case Accepted():
                 supervisor.fact(HandoverAccepted(effect.stamp))
-            case Refused(reason, busy):
+            case Refused(said, busy):
+                reason = words.bounded(said)
                 told = f"the agent is busy: {reason}" if busy else f"the agent did not take the prompt: {reason}"
                 supervisor.publish(words.LOOP_NOTICE, {"message": told}, iteration=effect.stamp.iteration)
                 supervisor.fact(HandoverRefused(effect.stamp, reason, busy))

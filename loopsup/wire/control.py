@@ -21,11 +21,17 @@ Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs
-    update    policy with any subset of those keys
+              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+    update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool
     follow    since: int
     answer    allow: bool (required), id
+
+and from the agent's side, each with the token (required) its process was started with:
+
+    hello     stage (required): "started" or "listed", how far the agent's MCP client has come
+    decide    arguments (required): those of a `loop_control` call. The message is the verdict, for the model;
+              a call that was not accepted is a `refused` error
 
 A supervisor process reads one launch request (`Launch` below, one line) from standard input and answers with
 one response line on the descriptor it was given, once `first` has been carried out.
@@ -42,7 +48,9 @@ from loopsup.errors import LoopsupError, UsageError, from_kind
 
 VERSION = 1
 MAX_OBJECTIVE = 1024 * 1024  # bytes of UTF-8 (L-05)
-MAX_LINE = 8 * MAX_OBJECTIVE  # an objective escaped by JSON grows at most sixfold; the rest is small
+# An objective escaped by JSON grows at most sixfold and stands twice in a status (its own and the attention
+# event's); so do a decision's two texts of 64 Ki characters, at most twelvefold.
+MAX_LINE = 20 * MAX_OBJECTIVE
 ANSWER_TIMEOUT_S = 2.0  # a supervisor that does not answer a `status` within this is not responding
 FOLLOW_BACKLOG = 1000  # events kept in memory for a client that read the file a moment ago
 
@@ -61,9 +69,14 @@ VERBS = frozenset(
         "say",
         "answer",
         "close",
+        "hello",
+        "decide",
     }
 )
-AGENT_VERBS = frozenset({"ping", "status"})  # what a process below the agent may ask
+AGENT_VERBS = frozenset({"ping", "status", "follow", "hello", "decide"})  # what a process below the agent may ask
+EARLY_VERBS = frozenset({"ping", "status", "hello", "decide"})  # answered while a new session's agent comes up
+SOCKET_VARIABLE = "LOOPSUP_SOCKET"  # these two are in the environment of an agent's tool carrier
+TOKEN_VARIABLE = "LOOPSUP_TOKEN"  # noqa: S105  (the name of a variable)
 
 
 @dataclass(frozen=True, slots=True)

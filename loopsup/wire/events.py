@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopsup.wire.times import instant
@@ -19,6 +19,9 @@ VERSION = 1
 MAX_PAYLOAD_TEXT = (
     16 * 1024
 )  # characters kept of a tool's result or a hook's output: enough to read, not to fill a disk
+MAX_EVENT = 8 * 1024 * 1024  # bytes of a line: an envelope with an objective of 1 MiB, escaped sixfold, fits
+CUTS = (256 * 1024, MAX_PAYLOAD_TEXT)  # characters kept of each text where a line would be longer: a book, a page
+MAX_FIELDS = 64  # no event has a quarter of that
 
 SESSION_START = "session.start"
 SESSION_RESUME = "session.resume"
@@ -43,6 +46,7 @@ LOOP_TRANSITION = "loop.transition"
 LOOP_ATTENTION = "loop.attention"
 LOOP_HOOK = "loop.hook"
 LOOP_NOTICE = "loop.notice"
+CONTINUITY_RECOVERY = "continuity.recovery"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +69,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_ATTENTION: ("version",),
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
     LOOP_NOTICE: ("message",),
+    CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),
@@ -100,12 +105,44 @@ class ConversationEvent:
 
 
 def encode(event: ConversationEvent) -> bytes:
-    """The line, ending in LF. ASCII only, so no separator a reader could trip over is inside."""
+    """The line, ending in LF. ASCII only, so no separator a reader could trip over is inside.
+
+    Never longer than `MAX_EVENT`: of an event that would be, only the beginning of each text is kept.
+    """
+    line = _line(event)
+    for limit in CUTS:
+        if len(line) <= MAX_EVENT:
+            return line
+        line = _line(replace(event, data=_cut(event.data, limit)))
+    if len(line) > MAX_EVENT:  # not its texts: hundreds of thousands of small things
+        line = _line(replace(event, data=_few(event.data)))
+    return line
+
+
+def _line(event: ConversationEvent) -> bytes:
     head = event.as_json()
     data = json.dumps(head.pop("data"), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     start = json.dumps(head, ensure_ascii=True, separators=(",", ":"))
     safe = data.replace(TURN_START, TURN_START.replace(".", "\\u002e"))
     return f'{start[:-1]},"data":{safe}}}\n'.encode("ascii")
+
+
+def _cut(value: Any, limit: int) -> Any:
+    match value:
+        case str():
+            return bounded(value, limit)
+        case Mapping():
+            return {bounded(str(key), limit): _cut(each, limit) for key, each in value.items()}
+        case list() | tuple():
+            return [_cut(each, limit) for each in value]
+        case _:
+            return value
+
+
+def _few(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of an event; what is nested is left out."""
+    few = {key: _cut(value, CUTS[-1]) for key, value in list(data.items())[:MAX_FIELDS]}
+    return {key: "… (left out: too large)" if isinstance(value, dict | list) else value for key, value in few.items()}
 
 
 def bounded(text: str, limit: int = MAX_PAYLOAD_TEXT) -> str:

@@ -94,7 +94,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, process",
+        "    branches, task complete, process",
         "fake: not ready",
         "  a fake agent",
         "  it is not installed",
@@ -102,7 +102,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, process",
+        "    branches, task complete, process",
         "fake: broken",
         "  RuntimeError: boom\\x1b[2J",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.demo_words import DONE, ON, decide
+from tests.support.demo_words import BLOCK, DONE, ON, decide
 from tests.support.world import INSTANT, QUICK, World
 
 pytestmark = pytest.mark.slow
@@ -139,3 +139,20 @@ def test_the_agent_may_not_decide_for_the_person(world: World) -> None:
     assert "only a person" in refused
     assert (world.root / "said-status").read_text().startswith("0 ")
     assert "pause" not in [record["event"]["type"] for record in world.journal()]
+
+
+def test_nothing_an_agent_says_is_too_long_to_follow(world: World) -> None:
+    long = "A" * 10_000_000
+    objective = world.root / "objective"
+    objective.write_bytes(b"a" + b"\x01" * (1024 * 1024 - 1))  # six times that in JSON, and twice in a status
+    blocked = decide({**BLOCK, "summary": "\x01" * 60_000, "evidence": "B" * 60_000})
+    script = world.script(
+        [{"do": "omit", "text": long}, blocked, {"do": "omit", "text": long}, {"do": "error", "message": long}]
+    )
+    agent = ("--agent", "demo", "--objective-file", str(objective), "--", "--script", str(script))
+    followed = world.run("start", *QUICK, *agent)
+    assert followed.code == 11, followed.err
+    assert world.loop()["pauseReason"] == "blocked"
+    assert "more characters" in world.ok("say", "--wait", "tell me all").out
+    assert "more characters" in world.json("say", "--wait", "and fail", code=1)["error"]["message"]
+    assert world.run("wait").code == 11

@@ -107,6 +107,17 @@ def test_a_follower_that_lags_is_dropped_and_the_others_go_on(tmp_path: Path) ->
     assert lines[-1] is None
 
 
+def test_who_only_waits_keeps_no_lines_and_is_never_dropped(tmp_path: Path) -> None:
+    bus, _, _ = _bus(tmp_path / "s")
+    waiting = bus.join()
+    for n in range(FOLLOWER_QUEUE + 10):
+        bus.publish("assistant.message_delta", {"text": str(n)})
+    bus.end("test")
+    bus.close()
+    assert bus.followers == 1
+    assert _taken(waiting) == []
+
+
 def test_a_full_disk_loses_the_line_and_not_the_session(tmp_path: Path) -> None:
     bus, disk, logged = _bus(tmp_path / "s")
     follower = bus.subscribe(None)
