@@ -29,6 +29,7 @@ SessionOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON objects on standard output, one a line.")]
 
 
 class ReaderGoneError(Exception):
@@ -45,6 +46,11 @@ class Verb(TyperCommand):
             if options.count(param) > 1:
                 raise UsageError(f"the option {param.opts[0]} is given more than once; give it once")
         return list(super().parse_args(ctx, args))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Without the arguments that are only there to be refused well."""
+        shown = [param for param in self.get_params(ctx) if not getattr(param, "hidden", False)]
+        return [self.options_metavar or "", *(piece for param in shown for piece in param.get_usage_pieces(ctx))]
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -38,7 +38,7 @@ def test_a_following_start_shows_the_conversation_and_exits_with_the_verdict() -
         assert "I looked at it." in done.out
         assert "green" in done.out
         assert "\x1b[2J" not in done.out + pi.act("status").out + pi.act("history").out + pi.act("logs").out
-        assert "tools run unasked" in done.err
+        assert "pi does not ask before each tool" in done.err
 
 
 def test_a_blocked_loop_resumes_in_the_same_conversation() -> None:
