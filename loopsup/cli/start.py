@@ -29,7 +29,7 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.wait import exit_code
 from loopsup.core.policy import check
-from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
 from loopsup.wire.control import Response
 
 
@@ -112,7 +112,12 @@ def _follow(session: Session, *, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.cli import follow
 
-    status = follow.run(session.identity, json_mode=as_json, until_end=True)
+    try:
+        status = follow.run(session.identity, json_mode=as_json, until_end=True)
+    except SupervisorGoneError:
+        if session.refreshed().alive():
+            raise
+        status = None  # it was done before we came: the files say how
     if status is None:
         status = offline.status(session.refreshed())
     if as_json:
