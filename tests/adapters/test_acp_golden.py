@@ -1,7 +1,7 @@
 """What real ACP agents said, recorded, and the events it must become.
 
-`golden/NAME.acp.jsonl` has the lines of the agent as they were (`prompt` marks where one was handed over);
-`golden/NAME.events.jsonl` the events of the vocabulary, live-only ones too.
+`golden/acp/NAME.acp.jsonl` has the lines of the agent as they were (`prompt` marks where one was handed over);
+`golden/acp/NAME.events.jsonl` the events of the vocabulary, live-only ones too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopsup_acp.permissions import describe, is_ours
 from loopsup_acp.profiles import KNOWN
 from loopsup_acp.translate import Emit, Output, Translator
 
-GOLDEN = Path(__file__).with_name("golden")
+GOLDEN = Path(__file__).with_name("golden") / "acp"
 
 
 def lines(name: str) -> list[dict[str, Any]]:
