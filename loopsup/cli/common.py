@@ -64,7 +64,7 @@ def here() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        raise UsageError(f"the current directory cannot be used ({error.strerror}); change to another one") from error
+        raise UsageError("the directory you are in no longer exists; go into another one with cd") from error
 
 
 def out(text: str) -> None:

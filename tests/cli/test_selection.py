@@ -104,7 +104,7 @@ def test_a_directory_that_is_gone(sessions: Sessions, tmp_path: Path, monkeypatc
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert selection.pick("a").name == "a"
-    with pytest.raises(UsageError, match="the current directory cannot be used"):
+    with pytest.raises(UsageError, match="the directory you are in no longer exists"):
         selection.pick(None)
 
 
