@@ -6,8 +6,14 @@ and so would every process a test starts and means to interrupt.
 
 from __future__ import annotations
 
+import os
 import signal
+
+from loopsup.cli.render import UNCUT
 
 for _number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where nobody says otherwise, no test's text depends on the terminal (or the xdist worker) it happens to run in.
+os.environ["COLUMNS"] = str(UNCUT)
