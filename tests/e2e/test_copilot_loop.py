@@ -193,10 +193,20 @@ def test_a_rate_limit_is_retried_by_copilot_and_each_request_is_counted() -> Non
 )
 def test_an_error_is_told_and_never_taken_for_success(reply: Reply, kind: str) -> None:
     with product([reply, reply]) as it:
-        it.begin()
+        it.begin("--continuity", "off")
         loop = it.wait(expect=14)
         assert (loop["pauseReason"], *counts(loop)) == ("protocol_error", 1, 1, 2, 2)
         assert [error["kind"] for error in it.data("session.error")] == [kind, kind]
+        assert it.balanced()
+
+
+def test_an_interrupted_iteration_is_handed_over_again() -> None:
+    """Copilot gives up on such a wait; it cannot go on silently, so the same envelope comes once more."""
+    with product([Reply(status=429, headers={"retry-after": "300"}), COMPLETE]) as it:
+        it.begin("--continuity-stream-delay-ms", "0")
+        assert counts(it.wait(expect=0)) == (1, 0, 2, 2)
+        assert it.data("continuity.recovery") == [{"kind": "stream", "attempt": 1, "waitMs": 0}]
+        assert [data["origin"] for data in it.data("user.message")] == ["loop", "loop"]
         assert it.balanced()
 
 
