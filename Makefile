@@ -27,7 +27,7 @@ test: lint types toolchain ## everything CI checks: style, types, all tests agai
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 fast: $(VENV)/.dev ## the tests that need no real processes and no network
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not copilot and not packaging"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not pi and not copilot and not opencode and not gemini and not packaging"
 
 lint: $(VENV)/.dev ## style and mistakes (ruff)
 	$(BIN)/ruff check . $(SCRIPTS)
@@ -36,8 +36,9 @@ lint: $(VENV)/.dev ## style and mistakes (ruff)
 types: $(VENV)/.dev ## static types (mypy, strict)
 	$(BIN)/mypy
 
-toolchain: $(VENV)/.dev ## node and the pinned Pi and Copilot CLIs, once, into a cache outside the tree
+toolchain: $(VENV)/.dev ## node and the pinned agent CLIs, once, into a cache outside the tree
 	@$(BIN)/python -m tests.support.toolchain
+	@$(BIN)/python -m tests.support.acp_toolchain
 
 bench: $(VENV)/.installed ## what loopsup costs on this machine
 	$(BIN)/python benchmarks/bench.py

@@ -10,6 +10,10 @@ def main() -> int:
         from loopsup.shell.hook_run import main as hook_run
 
         return hook_run()
+    if sys.argv[1:] == ["mcp"]:  # agents do not wait long for it
+        from loopsup.mcp_server import main as serve
+
+        return serve()
     from loopsup.cli.app import run
 
     return run()

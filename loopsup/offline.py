@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.clock import Clock, SystemClock
 from loopsup.core.model import Moment
-from loopsup.errors import LoopsupError, RefusedError, from_kind
+from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
 from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
@@ -51,13 +52,15 @@ def stop(session: Session) -> Response:
     return change(session, Stop())
 
 
-def update(session: Session, policy: dict[str, Any]) -> Response:
+def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
     """`update` without a supervisor; `policy` has the keys of the control protocol."""
     from loopsup.core.events import Update
     from loopsup.core.model import Auto, Fixed
 
+    if not policy:
+        return _recover(session, continuity is True)
     rhythm = policy.get("rhythm")
-    return change(
+    response = change(
         session,
         Update(
             rhythm=None if rhythm is None else Auto() if rhythm == "auto" else Fixed(rhythm),
@@ -67,6 +70,23 @@ def update(session: Session, policy: dict[str, Any]) -> Response:
             max_iterations=policy.get("maxIterations"),
         ),
     )
+    if continuity is not None:
+        _recover(session, continuity)
+    return response
+
+
+def _recover(session: Session, enabled: bool) -> Response:
+    """Whether interrupted responses are recovered: kept in session.toml for the next supervisor."""
+    from loopsup.core.overrides import TOLD
+    from loopsup.store.identity import load_identity, save_identity
+
+    with _Owned(session, SystemClock()) as owned:
+        owned.take(None)
+        if owned.loop is None:
+            raise NotFoundError("there is no loop in this session")
+        identity = load_identity(session.folder)
+        save_identity(session.folder, replace(identity, continuity=replace(identity.continuity, enabled=enabled)))
+        return Response(owned.status(), TOLD[enabled])
 
 
 def close(session: Session) -> Response:
@@ -102,7 +122,7 @@ class _Owned:
             self._journal = stack.enter_context(journal.JournalAppender.open(folder))
             self._events = stack.enter_context(eventlog.EventWriter.open(folder))
             self._stack = stack.pop_all()
-        self._loop = self._journal.tail.loop
+        self.loop = self._journal.tail.loop
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,21 +141,21 @@ class _Owned:
             events.append(event)
         reply: Reply | None = None
         for each in events:
-            for step in advance(self._loop, each, now):
+            for step in advance(self.loop, each, now):
                 self._record(step.cause or each, step, now)
                 reply = step.reply
         return reply
 
     def status(self) -> dict[str, Any]:
         facts = _facts(self._session, alive=False, problem=self._journal.tail.problem())
-        return status_object(facts, self._loop, self._clock.now())
+        return status_object(facts, self.loop, self._clock.now())
 
     def _record(self, cause: Event, step: Step, now: Moment) -> None:
         """Journal first, then everything that can be seen of it."""
-        before = self._loop
+        before = self.loop
         if step.loop != before:
             self._journal.append(now, cause, step.loop)
-            self._loop = step.loop
+            self.loop = step.loop
             data = transition_data(before, step.loop, cause)
             if data is not None:
                 self._tell(LOOP_TRANSITION, data, now)
@@ -146,10 +166,10 @@ class _Owned:
         from loopsup.core.effects import Announce
         from loopsup.wire.attention import attention_object
 
-        if not isinstance(effect, Announce) or self._loop is None:
+        if not isinstance(effect, Announce) or self.loop is None:
             return  # a prompt is never due without an agent: nothing here says that one is idle
         facts = _facts(self._session, alive=False, problem=None)
-        event = attention_object(effect.attention, self._loop.objective, facts.for_attention())
+        event = attention_object(effect.attention, self.loop.objective, facts.for_attention())
         self._tell(LOOP_ATTENTION, event, now)
         self._announced.append(event)
 
@@ -161,7 +181,7 @@ class _Owned:
         """LLM calls of the iteration a dead supervisor left; calls that never ended get their end (D-44)."""
         from loopsup.store.eventlog import recount
 
-        found = recount(self._session.folder, self._loop)
+        found = recount(self._session.folder, self.loop)
         for data in found.ends:
             self._events.append(now.wall, TURN_END, data, iteration=found.iteration)
         return found.turns

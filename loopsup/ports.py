@@ -11,12 +11,14 @@ Everything here runs in one asyncio event loop: the supervisor calls the adapter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from loopsup.core.classify import Boundary, Interruption
+from loopsup.core.continuity import Plan
 from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import AgentUnableError, NotFoundError, RefusedError
 
@@ -28,16 +30,20 @@ __all__ = [
     "AgentEvents",
     "AgentStarted",
     "AgentUnableError",
+    "Boundary",
     "Capabilities",
+    "Carrier",
     "Conversation",
     "DecisionCall",
     "Doing",
     "Handover",
+    "Interruption",
     "Launch",
     "Marker",
     "NotFoundError",
     "Origin",
     "Permissions",
+    "Plan",
     "Prompt",
     "Question",
     "Refused",
@@ -127,6 +133,25 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Carrier:
+    """How `loop_control` reaches the model of an agent without a native tool. Valid for one start of the agent.
+
+    The adapter makes it an MCP server (stdio) of the agent's session, called `name`, started as `command` with
+    `args` and `env` (never put `env` on a command line: it holds a token), and adds `env` to the agent's own
+    environment, too, for `loopsup control` in its shell. The calls go straight to the supervisor, which puts the
+    stamp of the prompt in flight on them; the adapter never reports one. Before `start` returns it awaits
+    `offered(seconds)`: None, or one sentence that says why the model does not have the tool; that is an
+    AgentUnableError.
+    """
+
+    name: str
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    offered: Callable[[float], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to bring an agent up for one session.
 
@@ -135,7 +160,8 @@ class Launch:
     one on PATH. `args`: given by the user after `--`, passed on as they are. `env`: the whole environment
     of the agent; the adapter adds its own variables to it. `state_dir`: a private directory (0700) that
     outlives the process, for agents without a session file of their own. `run_dir`: a private directory
-    for sockets. `log`: one line into supervisor.log; never secrets.
+    for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
+    declare `native_tool`.
     """
 
     session_id: str
@@ -148,6 +174,7 @@ class Launch:
     run_dir: Path
     permissions: Permissions
     log: Callable[[str], None]
+    carrier: Carrier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +283,15 @@ class AgentEvents(Protocol):
 
     async def decide(self, call: DecisionCall) -> Verdict:
         """Ask for the verdict on a `loop_control` call. Answers within 5 s; raises nothing."""
+        ...
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        """What to do with a turn that ended short (capabilities `rewind` and `continue_without_message`).
+
+        Asked at the end of a turn with an error or at the output cap, before any retry of the agent's own; and
+        with the last turn of a run before it settles, once nothing automatic is left. The answer may take hours:
+        cancel the call where the wait ends for a reason of the agent's own. No answer means: do nothing.
+        """
         ...
 
     def ask(self, question: Question) -> None:

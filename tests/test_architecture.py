@@ -87,7 +87,8 @@ MAY: dict[str, tuple[str, ...]] = {
     ),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),
-    "loopsup.__main__": ("loopsup.cli", "loopsup.shell.hook_run"),
+    "loopsup.mcp_server": (),
+    "loopsup.__main__": ("loopsup.cli", "loopsup.shell.hook_run", "loopsup.mcp_server"),
     "loopsup.__init__": (),
     **{name: (name, *ADAPTER_MAY) for name in ADAPTERS},
 }
@@ -175,7 +176,7 @@ def of(*layers: str) -> list[Module]:
 def test_there_is_something_to_check() -> None:
     names = {module.name for module in modules()}
     assert {"loopsup.core.model", "loopsup.wire.events", "loopsup.ports"} <= names
-    assert ADAPTERS == ["loopsup_copilot", "loopsup_demo", "loopsup_pi"]
+    assert ADAPTERS == ["loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi"]
 
 
 def test_every_module_belongs_to_a_layer_and_imports_only_what_its_layer_may() -> None:

@@ -118,6 +118,7 @@ def test_the_wheel_has_code_adapters_hooks_and_types_and_nothing_else(dist: Path
         modes = {info.filename: info.external_attr >> 16 & 0o777 for info in archive.infolist()}
     assert {name.split("/")[0] for name in modes} == {
         "loopsup",
+        "loopsup_acp",
         "loopsup_copilot",
         "loopsup_demo",
         "loopsup_pi",
@@ -127,7 +128,7 @@ def test_the_wheel_has_code_adapters_hooks_and_types_and_nothing_else(dist: Path
         "loopsup/_hooks/append-log": 0o755,
         "loopsup/_hooks/notify-desktop": 0o755,
     }
-    packages = ("loopsup", "loopsup_copilot", "loopsup_demo", "loopsup_pi")
+    packages = ("loopsup", "loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi")
     assert {f"{name}/py.typed" for name in packages} <= modes.keys()
     assert "loopsup-0.1.0.dist-info/licenses/LICENSE" in modes
 
@@ -152,7 +153,7 @@ def test_the_sdist_can_be_tested_and_built(dist: Path) -> None:
 def test_an_installed_wheel_knows_its_agents(venv: Venv) -> None:
     done = venv.loopsup("agents")
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"copilot", "demo", "pi"} <= rows(done)
+    assert {"acp", "copilot", "demo", "pi"} <= rows(done)
 
 
 def test_the_console_script_and_the_version(venv: Venv) -> None:
@@ -171,7 +172,7 @@ def test_a_third_party_adapter_shows_up_and_a_broken_one_harms_nobody(venv: Venv
     venv.install(str(third_party(tmp_path / "b", "wreck", "raise RuntimeError('no engine')\n")))
     agents = venv.loopsup("agents")
     assert agents.returncode == 0
-    assert {"copilot", "demo", "parrot", "pi", "wreck"} <= rows(agents)
+    assert {"acp", "copilot", "demo", "parrot", "pi", "wreck"} <= rows(agents)
     assert "repeats what it is told" in agents.stdout
     assert "RuntimeError: no engine" in agents.stdout
     status = venv.loopsup("status")
@@ -184,6 +185,6 @@ def test_an_editable_install_works_too(tmp_path: Path) -> None:
     made.install("-e", str(ROOT))
     done = made.loopsup("agents")
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"copilot", "demo", "pi"} <= rows(done)
+    assert {"acp", "copilot", "demo", "pi"} <= rows(done)
     listed = made.run([str(made.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
     assert listed == [str(ROOT / "hooks" / name) for name in ("append-log", "notify-desktop")]

@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import AgentEvents, AgentUnableError, Conversation, DecisionCall, Launch, Marker, Stamp
+from loopsup.ports import (
+    AgentEvents,
+    AgentUnableError,
+    Boundary,
+    Conversation,
+    DecisionCall,
+    Interruption,
+    Launch,
+    Marker,
+    Stamp,
+)
 from loopsup_pi.arguments import TOOL
 from loopsup_pi.link import Link, Record
 
@@ -27,6 +37,7 @@ class Extension:
         self._stamp = stamp
         self._verdict: bool | None = None  # the last one, until the tool's end confirms it
         self._conversation: Conversation | None = None
+        self._asked: dict[int, asyncio.Task[Any]] = {}  # plans that may take hours, by the id of the record
         self.link = Link(launch.run_dir, self._heard, launch.log)
         self.hello: asyncio.Future[Markers] = asyncio.get_running_loop().create_future()
 
@@ -60,11 +71,37 @@ class Extension:
                 verdict = await self._events.decide(DecisionCall(self._stamp(), record.get("arguments")))
                 self._verdict = verdict.accepted
                 return {"accepted": verdict.accepted, "message": verdict.message}
+            case "interrupted":
+                return await self._plan(record)
+            case "dropped":
+                if (asked := self._asked.get(record.get("ask", 0))) is not None:
+                    asked.cancel()
             case "forking":
                 await self._events.forking(str(record.get("what")))
             case "branch":
                 self._events.branch(_marker(record.get("marker")))
         return None
+
+    async def _plan(self, record: Record) -> Record | None:
+        turn = _interruption(record)
+        task = asyncio.current_task()
+        if turn is None or task is None:
+            self._log("the extension told of an interrupted turn in a way that cannot be read")
+            return None
+        number = int(record.get("id", 0))
+        self._asked[number] = task
+        try:
+            plan = await self._events.interrupted(turn)
+        finally:
+            del self._asked[number]
+        return {
+            "omit": plan.omit,
+            "resume": plan.resume,
+            "end": plan.end,
+            "kind": plan.kind,
+            "attempt": plan.attempt,
+            "waitMs": plan.wait_ms,
+        }
 
     def _on_hello(self, record: Record) -> None:
         if not self.hello.done():
@@ -79,6 +116,22 @@ class Extension:
         if self._conversation is not None and now.id != self._conversation.id:
             self._conversation = now
             self._events.moved(now)
+
+
+def _interruption(record: Record) -> Interruption | None:
+    """The turn the extension asks about; None if it is malformed."""
+    flags = {name: record.get(name) for name in ("substance", "natural", "runnable", "overflow")}
+    tail = record.get("tail")
+    if not isinstance(tail, list) or not all(isinstance(flag, bool) for flag in flags.values()):
+        return None
+    return Interruption(
+        boundary=Boundary.TURN if record.get("boundary") == Boundary.TURN else Boundary.SETTLE,
+        stop=str(record.get("stop")),
+        error=str(record.get("error")),
+        provider=str(record.get("provider")),
+        tail=tuple(map(str, tail)),
+        **{name: flag is True for name, flag in flags.items()},
+    )
 
 
 def _marker(raw: object) -> Marker | None:

@@ -1,7 +1,7 @@
 // loopsup's half inside Pi: the tool `loop_control` and the few things only an extension can see.
 //
 // It decides nothing. Every call is asked of the supervisor over a Unix socket (one JSON object a line,
-// see link.py); no answer in time is a tool error. Rules: an unhandled rejection or a throw in a timer or
+// see link.py); no answer in time is a tool error, and an interrupted response without one stays as it is. Rules: an unhandled rejection or a throw in a timer or
 // socket callback would kill Pi, so each is guarded; nothing is ever written to stdout; marks for the
 // adapter that must stay in order with Pi's own events go out as a status of the key "loopsup".
 import { connect, type Socket } from "node:net";
@@ -11,7 +11,10 @@ import { Type } from "typebox";
 
 const TOOL = "loop_control";
 const MARKER = "loopsup"; // type of the marker entries in the session file
+const RECOVERY = "loopsup-recovery"; // type of the record of a recovery, outside the model's context
 const ANSWER_MS = 5000; // the supervisor answers in milliseconds; after this the call has failed
+const LOOK_MS = 1000; // how often Pi's own queue is looked at during a wait
+const MAX_ERROR = 4096; // characters of an error message: a provider's sentence stands at its beginning
 
 type Json = Record<string, any>;
 type Setup = { socket: string; token: string; permissions: { mode: string; allow: string[]; deny: string[] } };
@@ -57,18 +60,27 @@ class Link {
 
   // The answer, or undefined: nobody there, or nobody answered in time.
   ask(record: Json): Promise<Json | undefined> {
-    if (!this.socket?.writable) return Promise.resolve(undefined);
+    const { answer, drop } = this.begin(record);
+    const timer = setTimeout(guarded(drop), ANSWER_MS);
+    return answer.finally(() => clearTimeout(timer));
+  }
+
+  // An answer that may take hours; `drop` gives it up.
+  begin(record: Json): { answer: Promise<Json | undefined>; drop: () => void } {
+    if (!this.socket?.writable) return { answer: Promise.resolve(undefined), drop: () => {} };
     const id = this.nextId++;
-    return new Promise((resolve) => {
-      const done = (answer?: Json) => {
-        clearTimeout(timer);
-        this.waiting.delete(id);
-        resolve(answer);
+    let drop = () => {};
+    const answer = new Promise<Json | undefined>((resolve) => {
+      const done = (given?: Json) => {
+        if (!this.waiting.delete(id)) return;
+        if (!given) this.send({ type: "dropped", ask: id });
+        resolve(given);
       };
-      const timer = setTimeout(guarded(() => done()), ANSWER_MS);
       this.waiting.set(id, done);
-      this.send({ ...record, id });
+      drop = () => done();
     });
+    this.send({ ...record, id });
+    return { answer, drop };
   }
 
   private take(record: Json, onRecord: (record: Json) => void): void {
@@ -103,10 +115,57 @@ function marker(entries: readonly unknown[]): Json | null {
   return null;
 }
 
+type Turn = {
+  entry: string;
+  results: string[];
+  omitted: boolean;
+  stop: string;
+  error: string;
+  provider: string;
+  substance: boolean;
+  tail: string[]; // the tools whose results stand at its end
+  overflow: boolean;
+};
+
+function turnOf(event: Json, ctx: ExtensionContext): Turn {
+  const { message } = event;
+  const content: Json[] = Array.isArray(message.content) ? message.content : [];
+  const input = (message.usage?.input ?? 0) + (message.usage?.cacheRead ?? 0);
+  return {
+    entry: event.messageEntryId,
+    results: event.toolResultEntryIds,
+    omitted: false,
+    stop: String(message.stopReason),
+    error: String(message.errorMessage ?? "").slice(0, MAX_ERROR),
+    provider: String(message.provider ?? ""),
+    substance: content.some((part) => part.redacted || (part.text ?? part.thinking ?? part.type).trim() !== ""),
+    tail: event.toolResults.map((result: Json) => String(result.toolName)),
+    // Nothing came out because the input fills the window: Pi's compaction has that.
+    overflow:
+      message.stopReason === "length" &&
+      message.usage?.output === 0 &&
+      input >= 0.99 * (ctx.model?.contextWindow ?? Infinity),
+  };
+}
+
+// Something else makes the next request anyway.
+function busy(event: Json): boolean {
+  return event.continue || event.context.pendingMessages.length > 0;
+}
+
+// Whether the context without these entries ends in something a model can answer.
+function canRun(context: Json, without: string[]): boolean {
+  const kept = context.contextEntries.filter((entry: Json) => !without.includes(entry.sourceEntry.id));
+  const roles = kept.flatMap((entry: Json) => entry.messages.map((message: Json) => message.role));
+  const final = roles.filter((role: string) => role !== "system").pop();
+  return final !== undefined && final !== "assistant";
+}
+
 export default function (pi: ExtensionAPI) {
   const setup = takeSetup();
   const link = new Link();
   let decided = false; // a decision was accepted in the turn under way
+  let last: Turn | undefined; // the last finalised turn of the run under way
 
   pi.on("session_start", (event, ctx) => {
     const hello = {
@@ -153,14 +212,50 @@ export default function (pi: ExtensionAPI) {
       return { block: true, reason: `The user's loopsup configuration denies the tool ${event.toolName}.` };
   });
 
-  // Pi ends the turn by itself only if every result of the batch asks for it.
-  pi.on("turn_end", (event, ctx) => {
+  pi.on("turn_end", async (event, ctx) => {
+    // Pi ends the turn by itself only if every result of the batch asks for it.
     if (decided && event.toolResults.length > 1) {
       ctx.ui.setStatus("loopsup", "decision");
       ctx.abort();
     }
+    last = decided || event.outcome === "aborted" ? undefined : turnOf(event, ctx);
     decided = false;
+    if (last?.stop !== "length" && last?.stop !== "error") return;
+    ctx.ui.setStatus("loopsup", "turn_end"); // Pi tells it only after the wait
+    const natural = (last.stop === "length" && last.tail.length > 0) || busy(event);
+    return consult("turn", last, natural, event, ctx);
   });
+  pi.on("agent_before_settle", async (event, ctx) => {
+    const turn = last;
+    last = undefined;
+    if (turn) return consult("settle", turn, busy(event), event, ctx);
+  });
+  for (const end of ["before_agent_start", "agent_settled", "session_tree"] as const)
+    pi.on(end as "agent_settled", () => void (last = undefined));
+
+  // Asks what to do with an interrupted response, and does it. Abort and input inside Pi end the wait.
+  async function consult(boundary: string, turn: Turn, natural: boolean, event: Json, ctx: ExtensionContext) {
+    const { entry, results, omitted, ...told } = turn;
+    const targets = [entry, ...results];
+    const runnable = canRun(event.context, told.tail.length && told.stop !== "length" ? [] : targets);
+    const { answer, drop } = link.begin({ type: "interrupted", boundary, natural, runnable, ...told });
+    const look = setInterval(guarded(() => ctx.hasPendingMessages() && drop()), LOOK_MS);
+    const signal = ctx.signal;
+    signal?.addEventListener("abort", drop, { once: true });
+    if (signal?.aborted) drop();
+    const plan = await answer;
+    clearInterval(look);
+    signal?.removeEventListener("abort", drop);
+    if (plan?.end) ctx.abort();
+    if (!plan?.omit && !plan?.resume) return undefined;
+    const entries = [...event.entries];
+    if (plan.omit && !omitted)
+      for (const targetId of targets) entries.push({ type: "context_edit", targetId, replacement: null });
+    turn.omitted = omitted || plan.omit;
+    if (!plan.resume) return { entries };
+    const data = { v: 1, kind: plan.kind, attempt: plan.attempt, waitMs: plan.waitMs };
+    return { entries: [...entries, { type: "custom" as const, customType: RECOVERY, data }], continue: true };
+  }
 
   pi.registerTool({
     name: TOOL,

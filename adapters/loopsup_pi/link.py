@@ -1,8 +1,9 @@
 """The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
 
-From the extension: hello (with the token), decide, forking, branch, appended. To it: answer (to a record
-with an id), append. Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token;
-the newest connection is the extension (Pi makes a new one when it reloads or changes its session).
+From the extension: hello (with the token), decide, interrupted, dropped (an answer is not wanted any more),
+forking, branch, appended. To it: answer (to a record with an id), append. Rules: mode 0600 in a private
+directory; nothing is heard before a hello with the right token; the newest connection is the extension (Pi
+makes a new one when it reloads or changes its session).
 """
 
 from __future__ import annotations

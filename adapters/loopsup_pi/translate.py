@@ -19,6 +19,7 @@ from loopsup.wire import events as ev
 STATUS_KEY = "loopsup"  # of the marks the extension puts into the stream
 REQUEST_MARK = "request"
 DECISION_MARK = "decision"
+TURN_END_MARK = "turn_end"  # before a wait; Pi's own record of it comes after
 
 Record = Mapping[str, Any]
 
@@ -101,6 +102,8 @@ class Translator:
         if record.get("statusText") == DECISION_MARK:
             self._decided = True
             return [Emit(ev.ABORT, {"reason": "decision"})]
+        if record.get("statusText") == TURN_END_MARK:
+            return self._turn_end(record)
         if record.get("statusText") == REQUEST_MARK and self._running:
             return [*self._open_turn(), *self._now(Doing.MODEL)]
         return []

@@ -53,7 +53,7 @@ def check_permissions(name: str, can: Capabilities, wanted: PermissionConfig, *,
         )
     if can.permissions or allow_all:
         return []
-    return [f"agent '{name}' does not ask before it runs a tool: tools run unasked"]
+    return [f"agent '{name}' does not ask before each tool it runs: tools run unasked"]
 
 
 def environment(name: str, config: Config) -> dict[str, str]:

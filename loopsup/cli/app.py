@@ -43,6 +43,8 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "close": "close",
         "ls": "ls",
         "agents": "agents",
+        "control": "control",
+        "mcp": "mcp",
         "supervise": "supervise",
     }
 )

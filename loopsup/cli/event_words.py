@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from loopsup.cli.render import INDENT, indent, local_time, one_line, safe, span
+from loopsup.cli.render import INDENT, RECOVERIES, indent, local_time, one_line, safe, span
 from loopsup.wire import events as ev
 from loopsup.wire.times import parse_instant
 
@@ -193,6 +193,12 @@ def _notice(_event: Event, data: Event, page: _Page) -> str:
     return one_line(f"note: {data['message']}", max(page.width, 2 * 80))
 
 
+def _recovery(_event: Event, data: Event, _page: _Page) -> str:
+    kind = RECOVERIES.get(str(data["kind"]), safe(data["kind"]))
+    when = f"in {span(int(data['waitMs']))}" if data["waitMs"] else "at once"
+    return f"{INDENT}({kind}: goes on {when}, attempt {safe(data['attempt'])})"
+
+
 def _tool_line(text: str, page: _Page) -> str:
     return f"{INDENT}▸ {one_line(text, page.width - 4)}"
 
@@ -221,4 +227,5 @@ _WORDS: Mapping[str, Callable[[Event, Event, _Page], str | None]] = {
     ev.LOOP_ATTENTION: _attention,
     ev.LOOP_HOOK: _hook,
     ev.LOOP_NOTICE: _notice,
+    ev.CONTINUITY_RECOVERY: _recovery,
 }

@@ -6,16 +6,27 @@ and told on standard error; the rest is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any
 
 from loopsup.cli import render, selection
 from loopsup.cli.common import JsonOption, SessionOption, note, out_json
-from loopsup.cli.history_rows import History, IterationRow, LoopRow, NoteRow, Row, reduce, rhythm_words
+from loopsup.cli.history_recoveries import Recovered, recovered, recovery_words
+from loopsup.cli.history_rows import (
+    History,
+    IterationRow,
+    LoopRow,
+    NoteRow,
+    Row,
+    reduce,
+    rhythm_words,
+)
 from loopsup.core.durations import show as show_duration
 from loopsup.core.model import Auto
 from loopsup.errors import EXIT_DONE
+from loopsup.wire.events import CONTINUITY_RECOVERY
 from loopsup.wire.times import instant
 
 TOLD = 3  # damaged lines named one by one; beyond that their number says enough
@@ -23,19 +34,31 @@ TOLD = 3  # damaged lines named one by one; beyond that their number says enough
 
 def history(session: SessionOption = None, as_json: JsonOption = False) -> int:
     """Show what happened to each iteration."""
-    from loopsup.store import journal
+    from loopsup.store import eventlog, journal
 
     found = selection.pick(session)
     past = reduce(journal.read_all(found.folder), alive=found.alive())
+    rows = with_recoveries(past.rows, recovered(eventlog.read(found.folder, only=CONTINUITY_RECOVERY)))
     if as_json:
-        for row in past.rows:
+        for row in rows:
             out_json(row_object(row))
     else:
-        for line in text_lines(past.rows, render.now_ms(), render.terminal_width(), None):
+        for line in text_lines(rows, render.now_ms(), render.terminal_width(), None):
             render.write(line)
     for sentence in damage(past):
         note(sentence)
     return EXIT_DONE
+
+
+def with_recoveries(rows: list[Row], found: Iterable[Recovered]) -> list[Row]:
+    """The rows, each iteration with the recoveries of its time."""
+    left = list(found)
+
+    def during(row: IterationRow) -> tuple[Recovered, ...]:
+        end = None if row.took_ms is None else row.at + row.took_ms
+        return tuple(each for each in left if row.at <= each.at and (end is None or each.at <= end))
+
+    return [replace(row, recoveries=during(row)) if isinstance(row, IterationRow) else row for row in rows]
 
 
 def damage(past: History) -> Iterator[str]:
@@ -76,6 +99,7 @@ def _iteration_line(row: IterationRow, now: int, width: int, zone: tzinfo | None
     asides = ["after a reminder"] if row.reminder else []
     if row.failed_tries:
         asides.append(f"{row.failed_tries} failed {'try' if row.failed_tries == 1 else 'tries'}")
+    asides += recovery_words(row.recoveries)
     outcome = row.outcome + (f" ({', '.join(asides)})" if asides else "")
     return _fit(head, f"{outcome}: {row.summary}" if row.summary else outcome, width)
 
@@ -117,6 +141,9 @@ def row_object(row: Row) -> dict[str, Any]:
                 "reminder": row.reminder,
                 "failedTries": row.failed_tries,
                 "summary": row.summary,
+                "recoveries": [
+                    {"at": instant(each.at), "kind": each.kind, "waitMs": each.wait_ms} for each in row.recoveries
+                ],
             }
         case NoteRow():
             return {"type": "note", "at": instant(row.at), "what": row.what, "text": row.text}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from loopsup.cli.history_recoveries import Recovered
 from loopsup.core import events as happened
 from loopsup.core.durations import show as show_duration
 from loopsup.core.model import Auto, Flight, Loop, Paused, PauseReason, Policy, PromptKind
@@ -48,6 +49,7 @@ class IterationRow:
     reminder: bool = False
     failed_tries: int = 0
     summary: str = ""
+    recoveries: tuple[Recovered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ a closed session whose loop has ended is never picked without its name, its end 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from loopsup.store.config import Config
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the command line asks for. `policy` as on the control socket, `name` as typed."""
+    """What the command line asks for. `policy` and `continuity` as on the control socket, `name` as typed."""
 
     objective: str
     policy: dict[str, Any]
@@ -32,6 +32,7 @@ class Order:
     allow_all: bool
     agent_args: tuple[str, ...]
     cwd: Path
+    continuity: dict[str, Any] = field(default_factory=dict)
 
 
 class How(StrEnum):

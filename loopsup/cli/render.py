@@ -22,6 +22,15 @@ from loopsup.core.durations import show as show_duration
 from loopsup.core.limits import DAY, MINUTE, SECOND
 from loopsup.wire.times import parse_instant
 
+# Kind of a recovery -> what was interrupted, and by what.
+RECOVERIES = {
+    "length": "output limit",
+    "stream": "broken answer",
+    "empty": "empty answer",
+    "tool_tail": "ended on a tool",
+    "usage_limit": "usage limit",
+    "usage_poll": "usage limit without a time",
+}
 INDENT = "  "
 MIN_WIDTH = 20  # below this a terminal shows nothing readable anyway; a width of 0 means "unknown"
 UNCUT = 2000  # columns for a file or a pipe: somebody may search it, and no line gets absurd

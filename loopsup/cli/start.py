@@ -12,6 +12,7 @@ import typer
 
 from loopsup.cli import objective, starting
 from loopsup.cli.common import TAIL, JsonOption, SessionOption, here, note, show_result, show_status, warn
+from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
 from loopsup.cli.policy_options import (
     AfterOption,
     EveryOption,
@@ -27,7 +28,7 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.wait import exit_code
 from loopsup.core.policy import check
-from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
 from loopsup.wire.control import Response
 
 
@@ -51,6 +52,9 @@ def start(
     objective_file: Annotated[
         str | None, typer.Option("--objective-file", metavar="FILE", help="Read the objective from here.")
     ] = None,
+    continuity: ContinuityOption = None,
+    continuity_max_resumes: MaxResumesOption = None,
+    continuity_stream_delay_ms: StreamDelayOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
@@ -62,6 +66,7 @@ def start(
     policy = changes(
         faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
     )
+    recovery = said(faults, continuity, continuity_max_resumes, continuity_stream_delay_ms)
     after_ms = _after(faults, after)
     text = _objective(faults, given, objective_file)
     faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep))
@@ -72,7 +77,7 @@ def start(
         warnings = checked.warnings
     faults.refuse()
     order = starting.Order(
-        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here()
+        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here(), recovery
     )
     warn(starting.key_warnings(agent_args))
     if foreground:
@@ -106,7 +111,12 @@ def _follow(session: Session, *, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.cli import follow
 
-    status = follow.run(session.identity, json_mode=as_json, until_end=True)
+    try:
+        status = follow.run(session.identity, json_mode=as_json, until_end=True)
+    except SupervisorGoneError:
+        if session.refreshed().alive():
+            raise
+        status = None  # it was done before we came: the files say how
     if status is None:
         status = offline.status(session.refreshed())
     if as_json:

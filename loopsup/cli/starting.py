@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
@@ -54,6 +56,28 @@ def detached(order: Order) -> tuple[Session, Response]:
 
 def foreground(order: Order, *, keep: bool, as_json: bool) -> int:
     """Be the supervisor; the exit code is the loop's outcome."""
+    with _given_up_by_signals():
+        return _served(order, keep=keep, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _given_up_by_signals() -> Iterator[None]:
+    """Until the supervisor listens for them itself, TERM and HUP do what Ctrl-C does: nothing is left behind."""
+
+    def give_up(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:  # not those somebody has us ignore (nohup)
+        signal.signal(number, give_up)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _served(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.shell.main import supervise
 
@@ -96,6 +120,8 @@ def key_warnings(args: Iterable[str]) -> list[str]:
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
+    if config.continuity.problem is not None:
+        warn([f"configuration: {config.continuity.problem}"])
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place
@@ -130,8 +156,12 @@ def _launch(place: Place, order: Order, request: Request, *, foreground: bool = 
 
 
 def _request(order: Order) -> Request:
-    args = {"objective": order.objective, "policy": order.policy}
-    return Request("start", args if order.after_ms is None else {**args, "afterMs": order.after_ms})
+    args: dict[str, Any] = {"objective": order.objective, "policy": order.policy}
+    if order.after_ms is not None:
+        args["afterMs"] = order.after_ms
+    if order.continuity:
+        args["continuity"] = order.continuity
+    return Request("start", args)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from loopsup.cli.render import columns, local_time, one_line, pad, safe, span, wait_span
+from loopsup.cli.render import RECOVERIES, columns, local_time, one_line, pad, safe, span, wait_span
 from loopsup.core.durations import show as show_duration
 from loopsup.core.limits import PROTOCOL_RETRY_CEILING
 from loopsup.wire.times import parse_instant
@@ -198,8 +198,18 @@ def _extras(loop: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]
         rows.append(("QUESTION", f"{question['tool']}: {question['text']}"))
         rows.append(("", f"`loopsup answer allow` or `loopsup answer deny`{until}"))
     if recovery := loop.get("recovery"):
-        rows.append(("recovery", f"{recovery['kind']}, attempt {recovery['attempt']} of {recovery['of']}"))
+        rows.append(("recovery", recovery_words(recovery, zone, now)))
     return rows
+
+
+def recovery_words(recovery: Status, zone: tzinfo | None, now: int) -> str:
+    """`usage limit, attempt 1 of 16, waits until 14:32:00, 4h10m left`."""
+    of = "" if recovery.get("of") is None else f" of {recovery['of']}"
+    text = f"{RECOVERIES.get(recovery['kind'], recovery['kind'])}, attempt {recovery['attempt']}{of}"
+    if recovery.get("until") is not None:
+        left = max(0, parse_instant(recovery["until"]) - now)
+        text += f", waits until {local_time(recovery['until'], now, zone)}, {wait_span(left)} left"
+    return text if recovery["mode"] == "silent" else f"{text} ({recovery['mode']})"
 
 
 def _trouble(session: Status) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import typer
 from loopsup import offline
 from loopsup.cli import acting
 from loopsup.cli.common import JsonOption, SessionOption
+from loopsup.cli.continuity_options import ContinuityOption, said
 from loopsup.cli.policy_options import (
     EveryOption,
     Faults,
@@ -30,6 +31,7 @@ def update(
     max_iterations: MaxIterationsOption = None,
     min_delay: MinDelayOption = None,
     max_delay: MaxDelayOption = None,
+    continuity: ContinuityOption = None,
     after: Annotated[str | None, typer.Option("--after", hidden=True)] = None,
     session: SessionOption = None,
     as_json: JsonOption = False,
@@ -43,8 +45,13 @@ def update(
     policy = changes(
         faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
     )
+    recovery = said(faults, continuity)
     faults.refuse()
-    if not policy:
-        raise UsageError("update needs at least one of --every, --for, --max-iterations, --min-delay and --max-delay")
-    request = Request("update", {"policy": policy})
-    return acting.change(session, request, lambda found: offline.update(found, policy), as_json=as_json)
+    if not policy and not recovery:
+        raise UsageError(
+            "update needs at least one of --every, --for, --max-iterations, --min-delay, --max-delay and --continuity"
+        )
+    given = {"policy": policy, "continuity": recovery}
+    request = Request("update", {key: value for key, value in given.items() if value})
+    enabled = recovery.get("enabled")
+    return acting.change(session, request, lambda found: offline.update(found, policy, enabled), as_json=as_json)

@@ -95,13 +95,17 @@ class DecisionCalled:
 
 @dataclass(frozen=True, slots=True)
 class IterationSettled:
-    """No automatic work of the prompt `stamp` is left. `turns`: turn pairs since its hand-over."""
+    """No automatic work of the prompt `stamp` is left. `turns`: turn pairs since its hand-over.
+
+    `again_ms`: its response was interrupted; the same prompt is handed over again after this long.
+    """
 
     stamp: Stamp
     idle: bool
     turns: int = 0
     aborted: AbortReason | None = None
     error: str | None = None
+    again_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

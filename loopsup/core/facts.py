@@ -123,7 +123,7 @@ def _try_again(loop: Loop, flight: Flight, reason: str, now: Moment) -> Step:
     attempts = flight.attempts + 1
     retry = retry_after(attempts, now)
     if retry is None:
-        what = "The iteration" if flight.kind is PromptKind.ITERATION else "The reminder"
+        what = "The reminder" if flight.kind is PromptKind.REMINDER else "The iteration"
         return protocol_error(loop, f"{what} could not be handed to the agent: {reason}", now)
     return Step(_waiting_for_agent(loop, flight, attempts, retry))
 
@@ -168,7 +168,15 @@ def on_settled(loop: Loop, event: IterationSettled, now: Moment) -> Step:
         return apply_intent(settled, flight.intent, None, now)
     if event.aborted in INTERRUPTING:
         return Step(pause(settled, PauseReason.INTERRUPTED))
+    if event.again_ms is not None:
+        return Step(_again(settled, flight, now.plus(event.again_ms)))
     return _omitted(settled, flight, event, now)
+
+
+def _again(loop: Loop, flight: Flight, when: Moment) -> Loop:
+    """The same iteration, not counted again: its prompt waits for its time."""
+    kind = flight.kind if flight.kind is PromptKind.REMINDER else PromptKind.AGAIN
+    return replace(loop, phase=Running(replace(flight, kind=kind, delivery=Delivery.PENDING, attempts=0, retry=when)))
 
 
 def _omitted(loop: Loop, flight: Flight, event: IterationSettled, now: Moment) -> Step:

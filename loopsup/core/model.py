@@ -77,10 +77,11 @@ class Intent(StrEnum):
 
 
 class PromptKind(StrEnum):
-    """Which of the loop's two prompts is in flight."""
+    """Which of the loop's prompts is in flight."""
 
     ITERATION = "iteration"
     REMINDER = "reminder"
+    AGAIN = "again"  # the envelope of an iteration whose response was interrupted, once more
 
 
 class Delivery(StrEnum):

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
-from loopsup.wire.control import MAX_OBJECTIVE, Request, Response, encode_response
+from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
 
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
 
 
@@ -30,6 +33,8 @@ class Handlers:
     async def handle(self, request: Request) -> Response:
         """The response; a refusal is a response with its error. Never raises LoopsupError."""
         method = getattr(self, f"_{request.verb}")
+        if request.verb not in EARLY_VERBS:
+            await self._supervisor.opened.wait()
         try:
             if self._supervisor.closing and request.verb not in ("ping", "status", "close", "wait"):
                 raise RefusedError("the session is being closed")
@@ -40,6 +45,7 @@ class Handlers:
 
     async def follow(self, request: Request, writer: asyncio.StreamWriter, gone: asyncio.Future[None]) -> None:
         """The stream of one follower, until the session ends or it leaves."""
+        await self._supervisor.opened.wait()
         bus = self._supervisor.bus
         since = request.args.get("since")
         follower = bus.subscribe(since if isinstance(since, int) else None)
@@ -77,7 +83,10 @@ class Handlers:
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
         )
-        return self._command(event)
+        said = _overrides(args.get("continuity"), NOTHING_SAID)
+        done = self._command(event)
+        self._supervisor.recover(said)
+        return done
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return self._command(Pause())
@@ -89,12 +98,15 @@ class Handlers:
         return self._command(Stop())
 
     async def _update(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        changes = args.get("policy")
+        changes = args.get("policy", {})
         if not isinstance(changes, dict):
             raise UsageError("update needs a policy")
+        said = _overrides(args.get("continuity"), self._supervisor.identity.continuity)
+        if not changes and "continuity" in args:
+            return self._recover(said)
         rhythm = changes.get("rhythm")
         numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
-        return self._command(
+        done = self._command(
             Update(
                 rhythm=None if rhythm is None else _rhythm(rhythm),
                 min_delay_ms=numbers["minDelayMs"],
@@ -103,6 +115,15 @@ class Handlers:
                 max_iterations=numbers["maxIterations"],
             )
         )
+        if "continuity" in args:
+            self._recover(said)
+        return done
+
+    def _recover(self, said: Overrides) -> tuple[str, tuple[str, ...]]:
+        if self._supervisor.loop is None:
+            raise NotFoundError("there is no loop in this session")
+        self._supervisor.recover(said)
+        return TOLD[self._supervisor.host.recovery.settings.on], ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -156,6 +177,18 @@ class Handlers:
             raise RefusedError(f"there is no pending question {which}" if which else "no question is pending")
         return f"the question is answered: {'allowed' if allow else 'denied'}", ()
 
+    async def _hello(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        self._supervisor.host.slot.carriers.hello(args.get("token"), _text(args, "stage", MAX_STAGE))
+        return "", ()
+
+    async def _decide(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        host = self._supervisor.host
+        host.slot.carriers.check(args.get("token"))
+        verdict = host.on_carried(args.get("arguments"))
+        if not verdict.accepted:
+            raise RefusedError(verdict.message)
+        return verdict.message, ()
+
     async def _close(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         self._supervisor.ask_to_close("command")
         await self._supervisor.closed.wait()
@@ -183,6 +216,21 @@ def _policy(obj: object) -> Policy:
         for_ms=given.get("forMs", defaults.for_ms),
         max_iterations=given.get("maxIterations", defaults.max_iterations),
     )
+
+
+def _overrides(obj: object, before: Overrides) -> Overrides:
+    """`before`, changed by what was said."""
+    if obj is None:
+        return before
+    if not isinstance(obj, dict) or not isinstance(obj.get("enabled", False), bool):
+        raise UsageError("continuity is on or off")
+    given = {"enabled": obj["enabled"]} if "enabled" in obj else {}
+    most = obj.get("maxResumes")
+    if most is not None:
+        given["max_resumes"] = most if most == "unlimited" else _integer(most, "maxResumes")
+    if obj.get("streamDelayMs") is not None:
+        given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
+    return replace(before, **given)
 
 
 def _rhythm(value: object) -> Rhythm:

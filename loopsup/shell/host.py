@@ -29,6 +29,7 @@ from loopsup.ports import (
     Unknown,
     Verdict,
 )
+from loopsup.shell.continuity import Recovery
 from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
 from loopsup.shell.questions import Questions
@@ -65,6 +66,7 @@ class AgentHost:
         self._messages: deque[Message] = deque()
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
+        self.recovery = Recovery(self, clock)
 
     # ---- what the supervisor asks -----------------------------------------------------------------
 
@@ -77,6 +79,11 @@ class AgentHost:
     def idle(self) -> bool:
         """Whether a prompt of the loop can be handed over now."""
         return self.slot.up and self.run is None and not self._messages and not self._closing
+
+    @property
+    def unsaid(self) -> bool:
+        """A user's message waits for its turn."""
+        return bool(self._messages)
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
@@ -101,7 +108,9 @@ class AgentHost:
             self._starting = None
             self.pump()
 
-    async def hand_over(self, prompt: Prompt, waiter: asyncio.Future[str] | None = None) -> Handover:
+    async def hand_over(
+        self, prompt: Prompt, waiter: asyncio.Future[str] | None = None, *, fresh: bool = True
+    ) -> Handover:
         """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
         if not self.slot.up:
             return Refused("the agent is not there")
@@ -109,6 +118,8 @@ class AgentHost:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
+        if fresh:
+            self.recovery.begin(prompt.origin)
         self._watch.sign()
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
@@ -127,6 +138,7 @@ class AgentHost:
     def say(self, message: Message) -> None:
         """Queue a user's message; it goes out as soon as the agent is idle."""
         self._messages.append(message)
+        self.recovery.leave("a message came in")
         self.pump()
 
     def pump(self) -> None:
@@ -170,6 +182,7 @@ class AgentHost:
             run.aborted = reason
         run.abort_asked = run.abort_asked or self._clock.now().mono
         await self.slot.abort(reason)  # one that does not listen is ended by the watch
+        self.recovery.leave(None)
         return True
 
     async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
@@ -203,7 +216,7 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due()]
+        found = [self._questions.due(), self.recovery.due(self._clock.now())]
         if run is not None and self.slot.up:
             found.append(self._watch.due(run))
         if self._messages and run is None and self.slot.up:
@@ -214,6 +227,7 @@ class AgentHost:
         """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
         for question in self._questions.expired(now.mono):
             self._spawn(self._deny(question.id))
+        self.recovery.tick(now)
         run = self.run
         if run is None:
             self._offer()  # and no news of it: that would bring the next tick at once, for ever
@@ -225,10 +239,11 @@ class AgentHost:
                 told = "the agent has been silent for too long; its response is aborted"
                 self._desk.publish(words.LOOP_NOTICE, {"message": told})
             run.aborted = reason
-            self._spawn(self._cut(run, reason))
+            self._spawn(self.end(run, reason))
 
-    async def _cut(self, run: Run, reason: AbortReason) -> None:
-        if self.run is run:
+    async def end(self, run: Run, reason: AbortReason) -> None:
+        """Abort this run, if it is still in flight and nobody does already."""
+        if self.run is run and run.abort_asked is None:
             await self.abort(reason)
 
     async def _deny(self, question_id: str) -> None:
@@ -243,6 +258,7 @@ class AgentHost:
             self._say(run)
             if agent_id is None:
                 account(run, kind, data)
+                self.recovery.heard(kind, data)
         iteration = None if run is None else run.iteration
         self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
 
@@ -274,6 +290,10 @@ class AgentHost:
         if verdict.accepted and self.run is not None:
             self.run.decided = self._clock.now().mono
         return verdict
+
+    def on_carried(self, arguments: object) -> Verdict:
+        """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
+        return self.on_decide(DecisionCall(None if self.run is None else self.run.stamp, arguments))
 
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
@@ -314,6 +334,7 @@ class AgentHost:
 
     def _let_go(self) -> Run | None:
         run, self.run = self.run, None
+        self.recovery.settled()
         self._quiet.set()
         return run
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from loopsup.ports import AgentEvents, Conversation, DecisionCall, Doing, Marker, Question, Verdict
+from loopsup.core.continuity import NOTHING
+from loopsup.ports import (
+    AgentEvents,
+    Conversation,
+    DecisionCall,
+    Doing,
+    Interruption,
+    Marker,
+    Plan,
+    Question,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from loopsup.shell.host import AgentHost
@@ -40,6 +51,9 @@ class AgentLink(AgentEvents):
         if self._host is None:
             return Verdict(False, "the supervisor has let go of this agent; end your turn")
         return self._host.on_decide(call)
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        return NOTHING if self._host is None else await self._host.recovery.interrupted(turn)
 
     def ask(self, question: Question) -> None:
         if self._host is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup import registry
-from loopsup.clock import SystemClock
+from loopsup.clock import supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
@@ -35,9 +35,10 @@ from loopsup.store.folders import move_beside, remove
 from loopsup.store.home import Home, find_home
 from loopsup.store.identity import Identity, load_identity, save_identity
 from loopsup.store.journal import JournalAppender
+from loopsup.store.limits import SharedLimits
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
-from loopsup.wire.control import Launch, Response
+from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
@@ -52,11 +53,14 @@ def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
     lock = SessionLock.acquire(folder)
-    session = _Session(home, folder, lock, launch, answer)
-    try:
-        return asyncio.run(session.serve())
+    try:  # whoever takes a new session back must find it free
+        session = _Session(home, folder, lock, launch, answer)
+        try:
+            return asyncio.run(session.serve())
+        finally:
+            session.lock.release()  # moved to another disk, the folder has another lock
     finally:
-        session.lock.release()
+        lock.release()
 
 
 class _Session:
@@ -74,25 +78,26 @@ class _Session:
         self._config = load_config()
         self._identity = replace(load_identity(folder), name=launch.name)
         self._adapter: Adapter = registry.load(self._identity.agent)
-        self._clock = SystemClock()
+        self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
+        supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
+        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
         try:
+            if not new:
+                await leftover.end(self._folder, self._log.write)
+                self._open_files(supervisor)
+            await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
-            else:
-                await leftover.end(self._folder, self._log.write)
-            self._open_files(supervisor)
-            server = ControlServer(
-                Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid
-            )
-            await server.start()
+                self._open_files(supervisor)
         except BaseException:
             await supervisor.host.slot.empty(for_good=True)
+            await server.stop()
             self._forget(new)
             raise
         supervisor.maintain = _Maintenance(server, supervisor)
@@ -125,6 +130,7 @@ class _Session:
             self._clock,
             os.getpid(),
             self._log.write,
+            self._config.continuity,
         )
 
     async def _first(self, supervisor: Supervisor) -> Response:
@@ -177,6 +183,9 @@ class _Session:
         if problem is not None:
             supervisor.note = problem
             supervisor.publish(words.LOOP_NOTICE, {"message": problem})
+        if self._config.continuity.problem is not None:
+            supervisor.note = supervisor.note or f"configuration: {self._config.continuity.problem}"
+            supervisor.publish(words.LOOP_NOTICE, {"message": f"configuration: {self._config.continuity.problem}"})
         left = recount(self._folder, journal.tail.loop)
         for data in left.ends:  # pairs stay equal (A-08)
             supervisor.publish(words.TURN_END, data, iteration=left.iteration)
@@ -234,6 +243,8 @@ class _Maintenance:
 def agent_environment(env: Mapping[str, str], session: str, extra: Mapping[str, str]) -> dict[str, str]:
     """The agent's environment: the shell's, the env_file's, our marks, and `loopsup` first on its PATH."""
     out = {**env, **extra, AGENT_MARK: "1", "LOOPSUP_SESSION": session}
+    for variable in (SOCKET_VARIABLE, TOKEN_VARIABLE):  # of an agent that runs loopsup itself
+        out.pop(variable, None)
     scripts = Path(sysconfig.get_path("scripts"))
     if (scripts / "loopsup").exists():
         out["PATH"] = os.pathsep.join(part for part in (str(scripts), out.get("PATH", "")) if part)

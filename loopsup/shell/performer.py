@@ -52,11 +52,13 @@ class Performer:
         if loop is None or loop.stamp() != effect.stamp or supervisor.closing:
             return
         language = _language()
-        if effect.kind is PromptKind.ITERATION:
+        if effect.kind is not PromptKind.REMINDER:
             text, origin = envelope.iteration(loop, supervisor.clock.now(), language), Origin.LOOP
         else:
             text, origin = envelope.reminder(loop, language), Origin.PROTOCOL
-        result = await supervisor.host.hand_over(Prompt(text, origin, str(uuid.uuid4()), effect.stamp))
+        result = await supervisor.host.hand_over(
+            Prompt(text, origin, str(uuid.uuid4()), effect.stamp), fresh=effect.kind is PromptKind.ITERATION
+        )
         match result:
             case Accepted():
                 supervisor.fact(HandoverAccepted(effect.stamp))

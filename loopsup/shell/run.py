@@ -18,13 +18,16 @@ MAX_ANSWER = 1024 * 1024  # characters of an answer shown to who waits for it; t
 class Run:
     """One prompt (or self-started run) from its hand-over to settlement.
 
+    `stop`, `error`, `retry_after_ms`: how its last turn ended.
     `answer`: the last thing the agent said in it; `waiter` gets that when it has settled.
     """
 
     stamp: Stamp | None = None
     turns: int = 0
     open_turn: str | None = None
+    stop: str = "stop"
     error: str | None = None
+    retry_after_ms: int | None = None
     aborted: AbortReason | None = None
     abort_asked: int | None = None
     decided: int | None = None
@@ -53,8 +56,10 @@ def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
         run.open_turn = str(data.get("turnId"))
     elif kind == words.TURN_END:
         run.open_turn = None
-        said = str(data.get("error", {}).get("message", ""))
-        run.error = words.bounded(said) if data.get("stopReason") == "error" else None
+        error = data.get("error", {}) if data.get("stopReason") == "error" else {}
+        run.stop = str(data.get("stopReason"))
+        run.error = words.bounded(str(error.get("message", ""))) if run.stop == "error" else None
+        run.retry_after_ms = error.get("retryAfterMs")
     elif kind == words.ASSISTANT_MESSAGE:
         run.answer = words.bounded(str(data.get("text", "")), MAX_ANSWER) or run.answer
     elif kind == words.SESSION_ERROR:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from loopsup.core.model import AbortReason
 from loopsup.errors import AgentUnableError, LoopsupError
 from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
+from loopsup.shell.carrier import Carriers
 from loopsup.shell.link import AgentLink
 
 START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
@@ -24,12 +26,17 @@ CALL_TIMEOUT_S = 5.0  # abort, answer, mark: one line written to the agent
 class AgentSlot:
     """Starts, speaks to and ends one agent at a time."""
 
-    def __init__(self, adapter: Adapter, launch: Callable[[], Launch], log: Callable[[str], None]) -> None:
+    def __init__(
+        self, adapter: Adapter, launch: Callable[[], Launch], log: Callable[[str], None], carriers: Carriers
+    ) -> None:
+        self.agent = adapter.name
         self.capabilities = adapter.capabilities
+        self.carriers = carriers
         self._adapter = adapter
         self._launch = launch
         self._log = log
         self._agent: Agent | None = None
+        self._coming: Agent | None = None
         self._link: AgentLink | None = None
         self._closed = False
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
@@ -40,19 +47,22 @@ class AgentSlot:
 
     @property
     def pid(self) -> int | None:
-        return None if self._agent is None else self._agent.pid
+        """Of the agent that is up, or on its way."""
+        agent = self._agent or self._coming
+        return None if agent is None else agent.pid
 
     async def start(self, link: AgentLink) -> AgentStarted:
         """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
         agent: Agent | None = None
         await self._ended()
         try:
-            agent = self._adapter.agent(self._launch(), link)
+            agent = self._coming = self._adapter.agent(self._prepared(), link)
             started = await asyncio.wait_for(agent.start(), START_TIMEOUT_S)
             if self._closed:
                 raise AgentUnableError("the session is being closed")
         except BaseException as error:
             link.cut()
+            self.carriers.void()
             if agent is not None:
                 await _quietly(agent.close())
             if isinstance(error, TimeoutError):
@@ -60,8 +70,14 @@ class AgentSlot:
             if isinstance(error, Exception) and not isinstance(error, LoopsupError):
                 raise AgentUnableError(f"the agent cannot be started: {error}") from error
             raise
+        finally:
+            self._coming = None
         self._agent, self._link = agent, link
         return started
+
+    def _prepared(self) -> Launch:
+        launch = self._launch()
+        return launch if self.capabilities.native_tool else replace(launch, carrier=self.carriers.issue())
 
     async def prompt(self, prompt: Prompt) -> Handover:
         """Hand a prompt over; an adapter that fails or hangs leaves it unknown."""
@@ -93,6 +109,7 @@ class AgentSlot:
 
     def forget(self) -> None:
         """It ended by itself. What it left (tools it was running, its sockets) is cleaned up before the next one."""
+        self.carriers.void()
         agent, self._agent, self._link = self._agent, None, None
         if agent is not None:
             self._end(agent)

@@ -31,17 +31,21 @@ from loopsup.core.events import (
     Ticked,
 )
 from loopsup.core.model import AbortReason, Loop, Moment, State
+from loopsup.core.overrides import Overrides
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
 from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
 from loopsup.shell import leftover
 from loopsup.shell.bus import Bus
+from loopsup.shell.carrier import Carriers
+from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Run
 from loopsup.shell.slot import AgentSlot
+from loopsup.store.config import ContinuityConfig
 from loopsup.store.facts import session_facts
 from loopsup.store.identity import Identity, save_identity
 from loopsup.wire import events as words
@@ -68,6 +72,7 @@ class Supervisor:
         clock: Clock,
         pid: int,
         log: Callable[[str], None],
+        continuity: ContinuityConfig | None = None,
     ) -> None:
         self.identity = identity
         self.folder = folder
@@ -76,6 +81,7 @@ class Supervisor:
         self.permissions = permissions
         self.changed = asyncio.Condition()
         self.asked_to_close = asyncio.Event()
+        self.opened = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
         self.maintain: Callable[[], None] = lambda: None
@@ -90,9 +96,12 @@ class Supervisor:
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
-        slot = AgentSlot(adapter, lambda: launch(self), log)
+        carriers = Carriers(identity.socket, identity.name)
+        slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, self, questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self._continuity = continuity or ContinuityConfig()
+        self.host.recovery.change(settings(self._continuity, identity.continuity))
 
     # ---- state ------------------------------------------------------------------------------------
 
@@ -120,7 +129,18 @@ class Supervisor:
         run = self.host.run
         turns = run.turns if run is not None and run.stamp is not None else 0
         question = self.host.questions.pending
-        return status_object(self.facts(), self.loop, self.clock.now(), turns=turns, question=question)
+        recovery = self.host.recovery.status() if self.loop is None or self.loop.state is State.RUNNING else None
+        now = self.clock.now()
+        return status_object(self.facts(), self.loop, now, turns=turns, question=question, recovery=recovery)
+
+    def recover(self, said: Overrides) -> None:
+        """What a person wants of the recovery of interrupted responses, for as long as the session lives."""
+        if said != self.identity.continuity:
+            changed = replace(self.identity, continuity=said)
+            save_identity(self.folder, changed)
+            self.identity = changed
+        self.host.recovery.change(settings(self._continuity, said))
+        self.touch()
 
     # ---- events into the core ---------------------------------------------------------------------
 
@@ -128,6 +148,7 @@ class Supervisor:
         """Take over the journal (L-102, D-44)."""
         self.keeper = keeper
         keeper.fact(Opened(turns=turns))
+        self.opened.set()
 
     def command(self, event: Event) -> Reply:
         """A person's command. StorageError: it could not be journaled and nothing changed."""
@@ -148,9 +169,16 @@ class Supervisor:
             self.publish(words.LOOP_TRANSITION, data)
         if change.after is not None:
             self._mark(Marker(change.after.id, change.seq))
+        self._end_wait(change.after)
         for effect in change.effects:
             self.performer.perform(effect)
         self.bus.show_status(self.status())
+
+    def _end_wait(self, loop: Loop | None) -> None:
+        """Nothing is in flight during a wait, so a pause, a stop and the deadline come at once (X-19, X-20)."""
+        run, reason = self.host.run, leaving(loop)
+        if self.host.recovery.waiting and run is not None and run.stamp is not None and reason is not None:
+            self.spawn(self.host.end(run, reason))
 
     def _mark(self, marker: Marker) -> None:
         if self.host.slot.capabilities.branches and self.host.slot.up:
@@ -168,7 +196,9 @@ class Supervisor:
             self.touch()
             return
         self.fact(
-            IterationSettled(run.stamp, idle=self.host.idle, turns=run.turns, aborted=run.aborted, error=run.error)
+            IterationSettled(
+                run.stamp, self.host.idle, run.turns, run.aborted, run.error, self.host.recovery.again_ms(run)
+            )
         )
 
     def agent_lost(self, run: Run, reason: str) -> None:

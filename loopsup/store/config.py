@@ -58,7 +58,8 @@ class ContinuityConfig:
     """`[continuity]`: recovery of interrupted responses. None: the default of the feature itself.
 
     `max_resumes` is a number or "unlimited"; `stream_delay_ms` milliseconds; `guidance`: which words of a
-    provider about its limits are understood, "seed" or "extended".
+    provider about its limits are understood, "seed" or "extended". `problem`: a value is wrong, in a sentence;
+    then nothing is recovered, because a limit nobody can read is no limit to spend under.
     """
 
     enabled: bool | None = None
@@ -66,6 +67,7 @@ class ContinuityConfig:
     stream_retries: int | None = None
     stream_delay_ms: int | None = None
     guidance: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,10 @@ def _read(path: Path, *, must_exist: bool) -> str:
 # ---- the settings -----------------------------------------------------------------------------------
 
 Check = Callable[[Any], Any]  # a TOML value in, the value kept out; ValueError: what it should be
+
+
+class WrongValueError(ValueError):
+    """A known key with a value it cannot have."""
 
 
 def _text(value: Any) -> str:
@@ -239,7 +245,7 @@ def _config(table: dict[str, Any], absolute: Callable[[str], str]) -> Config:
     top = {key: value for key, value in table.items() if key not in sections}
     read = {"": _section("", top, SETTINGS[""], near=[*SETTINGS[""], *sections])}
     for name in SETTINGS:
-        if name:
+        if name and name != "continuity":
             read[name] = _section(name, table.get(name, {}), SETTINGS[name])
     return Config(
         **read[""],
@@ -248,9 +254,16 @@ def _config(table: dict[str, Any], absolute: Callable[[str], str]) -> Config:
         agents=_agents(table.get("agents", {}), absolute),
         permissions=PermissionConfig(**read["permissions"]),
         ttsr=TtsrConfig(**read["ttsr"]),
-        continuity=ContinuityConfig(**read["continuity"]),
+        continuity=_continuity(table.get("continuity", {})),
         reaper=ReaperConfig(**read["reaper"]),
     )
+
+
+def _continuity(table: Any) -> ContinuityConfig:
+    try:
+        return ContinuityConfig(**_section("continuity", table, SETTINGS["continuity"]))
+    except WrongValueError as error:
+        return ContinuityConfig(enabled=False, problem=f"{error}; interrupted responses are not recovered")
 
 
 def _agents(table: Any, absolute: Callable[[str], str]) -> dict[str, AgentConfig]:
@@ -274,7 +287,7 @@ def _section(name: str, table: Any, known: Mapping[str, Check], near: list[str] 
         try:
             kept[key] = known[key](value)
         except ValueError as error:
-            raise ValueError(f"'{full}' must be {error}") from None
+            raise WrongValueError(f"'{full}' must be {error}") from None
     return kept
 
 

@@ -66,16 +66,20 @@ class EventWriter:
         self.close()
 
 
-def read(folder: Path, since: int = 0) -> Iterator[dict[str, Any]]:
-    """The stored events with a number above `since`, oldest first, as their JSON objects."""
+def read(folder: Path, since: int = 0, only: str | None = None) -> Iterator[dict[str, Any]]:
+    """The stored events with a number above `since`, oldest first, as their JSON objects.
+
+    `only`: of this type (a long log is then passed over quickly).
+    """
+    mark = b"" if only is None else f'"type":"{only}"'.encode("ascii")
     fd = _open(folder)
     if fd is None:
         return
     try:
         with os.fdopen(fd, "rb") as file:
             for _, line in lines_forwards(file):
-                event = _decoded(line)
-                if event is not None and event["seq"] > since:
+                event = _decoded(line) if line is not None and mark in line else None
+                if event is not None and event["seq"] > since and only in (None, event["type"]):
                     yield event
     except OSError as error:
         raise storage_error("cannot read", folder / NAME, error) from error

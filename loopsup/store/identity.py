@@ -2,18 +2,20 @@
 
 `session_id` is loopsup's. `agent_session_id` and `agent_file` are the agent's and stay empty until it has told
 them. `command` is the configured executable (None: the usual one), `args` the command line as given after `--`.
+`continuity` is what `start` and `update` said about the recovery of interrupted responses.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from loopsup.core.overrides import NOTHING_SAID, Overrides
 from loopsup.errors import StorageError, UsageError
 from loopsup.store.files import read_private, write_atomic
 from loopsup.wire.times import instant, parse_instant
@@ -37,6 +39,7 @@ class Identity:
     agent_session_id: str | None = None
     agent_file: str | None = None
     allow_all: bool = False
+    continuity: Overrides = NOTHING_SAID
 
 
 def save_identity(folder: Path, identity: Identity) -> None:
@@ -53,8 +56,9 @@ def save_identity(folder: Path, identity: Identity) -> None:
         "agent_session_id": identity.agent_session_id,
         "agent_file": identity.agent_file,
         "allow_all": identity.allow_all,
+        "continuity": _given(asdict(identity.continuity)) or None,
     }
-    given = {key: value for key, value in table.items() if value is not None}
+    given = _given(table)
     try:
         content = tomli_w.dumps(given).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -92,6 +96,22 @@ def _identity(table: dict[str, Any]) -> Identity:
         agent_session_id=_optional(table, "agent_session_id"),
         agent_file=_optional(table, "agent_file"),
         allow_all=_value(table, "allow_all", bool),
+        continuity=_overrides(table.get("continuity", {})),
+    )
+
+
+def _given(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _overrides(table: Any) -> Overrides:
+    if not isinstance(table, dict):
+        raise ValueError("continuity is of the wrong type")
+    most = table.get("max_resumes")
+    return Overrides(
+        enabled=None if "enabled" not in table else _value(table, "enabled", bool),
+        max_resumes=most if most in (None, "unlimited") else _value(table, "max_resumes", int),
+        stream_delay_ms=None if "stream_delay_ms" not in table else _value(table, "stream_delay_ms", int),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopsup.ports import Conversation, DecisionCall, Doing, Marker, Question, Verdict
+from loopsup.ports import Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
 
 WAIT_S = 20.0  # an agent under test answers in milliseconds; a loaded machine gets the rest
 SHOWN = 12  # calls quoted when something did not come
@@ -57,6 +57,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """`interrupted`."""
+
+    turn: Interruption
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """`ask`."""
 
@@ -99,7 +106,9 @@ class Lost:
     reason: str
 
 
-Recorded = Emitted | Did | Settled | Busy | Decided | Asked | AskOver | Forking | Branched | Moved | Lost
+Recorded = (
+    Emitted | Did | Settled | Busy | Decided | Interrupted | Asked | AskOver | Forking | Branched | Moved | Lost
+)
 
 
 def in_iteration_only(call: DecisionCall) -> Verdict:
@@ -131,6 +140,11 @@ class RecordingEvents:
         verdict = self.policy(call)
         self._record(Decided(call, verdict))
         return verdict
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        """Recovery is off here."""
+        self._record(Interrupted(turn))
+        return Plan()
 
     def ask(self, question: Question) -> None:
         self._record(Asked(question))

@@ -21,11 +21,17 @@ Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs
-    update    policy with any subset of those keys
+              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+    update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool
     follow    since: int
     answer    allow: bool (required), id
+
+and from the agent's side, each with the token (required) its process was started with:
+
+    hello     stage (required): "started" or "listed", how far the agent's MCP client has come
+    decide    arguments (required): those of a `loop_control` call. The message is the verdict, for the model;
+              a call that was not accepted is a `refused` error
 
 A supervisor process reads one launch request (`Launch` below, one line) from standard input and answers with
 one response line on the descriptor it was given, once `first` has been carried out.
@@ -63,9 +69,14 @@ VERBS = frozenset(
         "say",
         "answer",
         "close",
+        "hello",
+        "decide",
     }
 )
-AGENT_VERBS = frozenset({"ping", "status"})  # what a process below the agent may ask
+AGENT_VERBS = frozenset({"ping", "status", "follow", "hello", "decide"})  # what a process below the agent may ask
+EARLY_VERBS = frozenset({"ping", "status", "hello", "decide"})  # answered while a new session's agent comes up
+SOCKET_VARIABLE = "LOOPSUP_SOCKET"  # these two are in the environment of an agent's tool carrier
+TOKEN_VARIABLE = "LOOPSUP_TOKEN"  # noqa: S105  (the name of a variable)
 
 
 @dataclass(frozen=True, slots=True)

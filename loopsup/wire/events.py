@@ -46,6 +46,7 @@ LOOP_TRANSITION = "loop.transition"
 LOOP_ATTENTION = "loop.attention"
 LOOP_HOOK = "loop.hook"
 LOOP_NOTICE = "loop.notice"
+CONTINUITY_RECOVERY = "continuity.recovery"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -68,6 +69,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_ATTENTION: ("version",),
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
     LOOP_NOTICE: ("message",),
+    CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),

@@ -66,6 +66,17 @@ class PendingQuestion:
     expires_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryStatus:
+    """The recovery under way. `of` None: no limit; `until`: the wall instant its wait ends, None without one."""
+
+    kind: str
+    mode: str
+    attempt: int
+    of: int | None
+    until: int | None
+
+
 def status_object(
     session: SessionFacts,
     loop: Loop | None,
@@ -73,12 +84,13 @@ def status_object(
     *,
     turns: int = 0,
     question: PendingQuestion | None = None,
+    recovery: RecoveryStatus | None = None,
 ) -> dict[str, Any]:
     """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
     return {
         "version": VERSION,
         "session": _session(session),
-        "loop": None if loop is None else _loop(session, loop, now, turns, question),
+        "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery),
     }
 
 
@@ -102,7 +114,12 @@ def _session(session: SessionFacts) -> dict[str, Any]:
 
 
 def _loop(
-    session: SessionFacts, loop: Loop, now: Moment, turns: int, question: PendingQuestion | None
+    session: SessionFacts,
+    loop: Loop,
+    now: Moment,
+    turns: int,
+    question: PendingQuestion | None,
+    recovery: RecoveryStatus | None,
 ) -> dict[str, Any]:
     policy = loop.policy
     at = _reading(loop, now)
@@ -131,7 +148,7 @@ def _loop(
         "nextDueAt": None if due is None else instant(due),
         "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
         "question": None if question is None else _question(question),
-        "recovery": None,
+        "recovery": None if recovery is None else _recovery(recovery),
         "lastAttention": (
             None if attention is None else attention_object(attention, loop.objective, session.for_attention())
         ),
@@ -200,4 +217,14 @@ def _question(question: PendingQuestion) -> dict[str, Any]:
         "text": question.text,
         "since": instant(question.since),
         "expiresAt": instant(question.expires_at),
+    }
+
+
+def _recovery(recovery: RecoveryStatus) -> dict[str, Any]:
+    return {
+        "kind": recovery.kind,
+        "mode": recovery.mode,
+        "attempt": recovery.attempt,
+        "of": recovery.of,
+        "until": None if recovery.until is None else instant(recovery.until),
     }

@@ -16,7 +16,8 @@ Run = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the machine's own loopsup or configuration is seen."""
-    for name in ("LOOPSUP_SESSION", "LOOPSUP_DEBUG", "LOOPSUP_AGENT", "LOOPSUP_CONFIG", "PI_CODING_AGENT_DIR"):
+    marks = ("LOOPSUP_SESSION", "LOOPSUP_SOCKET", "LOOPSUP_TOKEN", "LOOPSUP_AGENT")
+    for name in (*marks, "LOOPSUP_DEBUG", "LOOPSUP_CONFIG", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOOPSUP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -10,7 +10,9 @@ import pytest
 from loopsup import client
 from loopsup.cli import acting, launch, selection
 from loopsup.core.model import Completed, Paused, PauseReason, State, Stopped
+from loopsup.core.overrides import Overrides
 from loopsup.errors import RefusedError
+from loopsup.store.identity import load_identity
 from loopsup.store.lock import SessionLock
 from loopsup.wire.control import Launch, Request, Response
 from tests.cli.conftest import Run
@@ -25,6 +27,7 @@ LIVE: list[tuple[list[str], Request]] = [
     (["stop"], Request("stop")),
     (["abort"], Request("abort")),
     (["close"], Request("close")),
+    (["update", "--continuity", "off"], Request("update", {"continuity": {"enabled": False}})),
     (["update", "--every", "auto", "--min-delay", "1m", "--for", "48h"], Request("update", {"policy": POLICY})),
     (["answer", "allow"], Request("answer", {"allow": True})),
     (["answer", "deny", "q7"], Request("answer", {"allow": False, "id": "q7"})),
@@ -120,6 +123,24 @@ def test_update_without_a_supervisor(run: Run, sessions: Sessions) -> None:
     loop = sessions.loop()
     assert loop is not None
     assert (loop.state, loop.policy.max_iterations, loop.iteration_count) == (State.PAUSED, 100, 50)
+
+
+@pytest.mark.parametrize("more", [[], ["--max-iterations", "100"]])
+def test_recovery_is_switched_without_a_supervisor(run: Run, sessions: Sessions, more: list[str]) -> None:
+    """Kept for the next one."""
+    folder = sessions.make(loop=a_loop(Paused(PauseReason.USER)))
+    for word in ("off", "on"):
+        assert run("update", "--continuity", word, *more).code == 0
+        assert load_identity(folder).continuity == Overrides(enabled=word == "on")
+    loop = sessions.loop()
+    assert loop is not None
+    assert loop.policy.max_iterations == (100 if more else 50)
+
+
+def test_there_must_be_a_loop_to_recover(run: Run, sessions: Sessions) -> None:
+    folder = sessions.make()
+    assert run("update", "--continuity", "off").code == 3
+    assert load_identity(folder).continuity == Overrides()
 
 
 def test_a_bad_combination_without_a_supervisor_is_exit_2(run: Run, sessions: Sessions) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import Any, Self
 
 from loopsup.cli import history, history_rows, render
+from loopsup.cli.history_recoveries import Recovered, recovered
 from loopsup.cli.history_rows import IterationRow, LoopRow, NoteRow, Row
 from loopsup.core import events as ev
 from loopsup.core.model import AbortReason, Auto, Fixed, Loop, Moment, Policy, Stamp
@@ -339,6 +340,26 @@ def test_rows_as_json() -> None:
             "reminder": False,
             "failedTries": 0,
             "summary": "s",
+            "recoveries": [],
         },
         {"type": "note", "at": "2026-10-10T00:05:00.000Z", "what": "resumed", "text": "resumed by you"},
     ]
+
+
+def test_recoveries_stand_at_the_iteration_of_their_time() -> None:
+    first, second, running = Recovered(T0 + 1, "length", 0), Recovered(T0 + 2, "length", 0), Recovered(T0 + 9, "x", 5)
+    limit = Recovered(T0 + 3, "usage_limit", 5 * 60 * MINUTE)
+    rows: list[Row] = [IterationRow(1, T0, "continue", 5, 1, 4), IterationRow(2, T0 + 8)]
+    made = history.with_recoveries(rows, [first, second, limit, Recovered(T0 - 1, "length", 0), running])
+    assert made == [replace(rows[0], recoveries=(first, second, limit)), replace(rows[1], recoveries=(running,))]
+    (line, _) = history.text_lines(made, T0, 120, UTC)
+    assert line.endswith("  continue (output limit ×2, usage limit ×1, planned to wait 5h)")
+    assert history.row_object(made[1])["recoveries"] == [{"at": "2026-10-10T00:00:00.009Z", "kind": "x", "waitMs": 5}]
+
+
+def test_a_malformed_recovery_is_none() -> None:
+    at = "2026-10-10T00:00:00.000Z"
+    data: list[dict[str, Any]] = [{}, {"kind": 1, "waitMs": 2}, {"kind": "length", "waitMs": "2"}]
+    good = {"kind": "length", "attempt": 1, "waitMs": 2}
+    found = recovered([{"at": at, "data": each} for each in (*data, good)])
+    assert list(found) == [Recovered(T0, "length", 2)]

@@ -347,6 +347,24 @@ def test_everything_else_a_status_can_have() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("recovery", "words"),
+    [
+        (
+            {"kind": "usage_limit", "mode": "silent", "attempt": 1, "of": 16, "until": "2026-10-10T04:00:00.000Z"},
+            "usage limit, attempt 1 of 16, waits until 04:00:00, 4h left",
+        ),
+        ({"kind": "length", "mode": "silent", "attempt": 3, "of": None, "until": None}, "output limit, attempt 3"),
+        (
+            {"kind": "stream", "mode": "redelivered", "attempt": 2, "of": 12, "until": None},
+            "broken answer, attempt 2 of 12 (redelivered)",
+        ),
+    ],
+)
+def test_a_recovery_in_words(recovery: dict[str, Any], words: str) -> None:
+    assert text(status(loop(state="running", recovery=recovery))).split("\n")[-1] == f"recovery   {words}"
+
+
 def test_hostile_words_in_a_status_stay_words() -> None:
     decision = loop()["lastDecision"] | {"summary": HOSTILE, "evidence": HOSTILE + "\nstate: completed"}
     shown = text(status(loop(objective=HOSTILE, lastDecision=decision), name="proj", cwd="/x\x1b[31m"))

@@ -117,6 +117,43 @@ def test_every_option_reaches_the_supervisor(run: Run, starts: Starts, tmp_path:
     assert made(tmp_path)["mine"].allow_all
 
 
+def test_what_is_said_about_interrupted_responses_reaches_the_supervisor(run: Run, starts: Starts) -> None:
+    said = ("--continuity", "off", "--continuity-max-resumes", "unlimited", "--continuity-stream-delay-ms", "0")
+    assert run(*EVERY, *said, "x").code == 0
+    continuity = {"enabled": False, "maxResumes": "unlimited", "streamDelayMs": 0}
+    assert starts.launches == [Launch("work", "new", request("x", continuity=continuity))]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wrong"),
+    [
+        ("--continuity", "yes", "'yes' is not on or off"),
+        ("--continuity-max-resumes", "-1", "'-1' is not a whole number of 0 or more or unlimited"),
+        ("--continuity-max-resumes", " 3", "' 3' is not a whole number of 0 or more or unlimited"),
+        ("--continuity-max-resumes", "", "'' is not a whole number of 0 or more or unlimited"),
+        ("--continuity-max-resumes", "9007199254740992", "'9007199254740992' is not a whole number of 0 or more"),
+        ("--continuity-stream-delay-ms", "1.5", "'1.5' is not a whole number of 0 or more"),
+        ("--continuity-stream-delay-ms", "unlimited", "'unlimited' is not a whole number of 0 or more"),
+    ],
+)
+def test_a_limit_that_cannot_be_read_starts_nothing(
+    run: Run, starts: Starts, tmp_path: Path, option: str, value: str, wrong: str
+) -> None:
+    """C-06, the other way round: whoever is there to mend it is asked to."""
+    result = run(*EVERY, f"{option}={value}", "x")
+    assert result.code == 2
+    assert f"{option}: {wrong}" in result.err
+    assert (starts.launches, made(tmp_path)) == ([], {})
+
+
+def test_limits_nobody_can_read_in_the_configuration_are_told(run: Run, starts: Starts, tmp_path: Path) -> None:
+    configure(tmp_path, "[continuity]\nstream_retries = -1\n")
+    result = run(*EVERY, "x")
+    assert result.code == 0
+    told = "warning: configuration: 'continuity.stream_retries' must be a whole number, 0 or more; "
+    assert told + "interrupted responses are not recovered" in result.err
+
+
 def test_the_warnings_of_the_policy_are_told(run: Run, starts: Starts) -> None:
     """D-01: from the supervisor, which judges the same combination."""
     starts.answered = Response(STARTED.status, "started", ("--after 13h uses up half or more",))

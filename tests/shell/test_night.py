@@ -11,7 +11,7 @@ import pytest
 from loopsup.core.events import Resume, Stop, Update
 from loopsup.core.limits import DAY, HOUR, MINUTE
 from tests.shell.world import LONG_S, World, night
-from tests.support.fake_agent import FakeAdapter, says, talks
+from tests.support.fake_agent import FakeAdapter, FakeAgent, refuses, says, talks
 from tests.support.script import T0, policy_of
 from tests.support.virtual import VirtualClock
 
@@ -203,5 +203,21 @@ def test_a_message_between_wakes_keeps_the_timer(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         assert world.loop.iteration_count == 2
         assert world.loop.llm_calls == 2
+
+    night(tmp_path, story, agent)
+
+
+def test_a_message_waits_for_an_agent_that_is_coming_up(tmp_path: Path) -> None:
+    """Nothing spins meanwhile: the supervisor sleeps until the agent is there."""
+    agent = FakeAdapter(default=says("continue"))
+
+    async def slowly(coming: FakeAgent) -> None:
+        await asyncio.sleep(5)
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start(policy_of("10m"), after_ms=HOUR)
+        agent.starts.append(slowly)
+        agent.acts.extend([refuses("a moment", busy=True), talks("it is green")])
+        assert await world.say("and?") == "it is green"
 
     night(tmp_path, story, agent)

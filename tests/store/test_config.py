@@ -147,7 +147,7 @@ def test_where_it_is_looked_for(env: dict[str, str], path: str) -> None:
         ("[ttsr]\nenabled = 1", "'ttsr.enabled' must be true or false"),
         ("[ttsr]\nrepeat_gap = -1", "'ttsr.repeat_gap' must be a whole number, 0 or more"),
         ("[ttsr]\nrepeat_gap = true", "'ttsr.repeat_gap' must be a whole number, 0 or more"),
-        ("[continuity]\nmax_resumes = 1.5", "'continuity.max_resumes' must be " + OR_UNLIMITED),
+        ("[continuity]\nmax_resume = 1", "unknown key 'continuity.max_resume'; did you mean 'continuity.max_resumes'?"),  # noqa: E501
         ("[reaper]\nidle_ttl = 5", "'reaper.idle_ttl' must be " + A_DURATION),
     ],
 )  # fmt: skip
@@ -156,6 +156,25 @@ def test_what_is_wrong_is_named(env: dict[str, str], text: str, error: str) -> N
     with pytest.raises(ConfigError) as caught:
         load_config(env)
     assert str(caught.value) == f"{path}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "must_be"),
+    [
+        ("max_resumes = 1.5", "'continuity.max_resumes' must be " + OR_UNLIMITED),
+        ('max_resumes = " 3"', "'continuity.max_resumes' must be " + OR_UNLIMITED),
+        ("max_resumes = -1", "'continuity.max_resumes' must be " + OR_UNLIMITED),
+        ("max_resumes = nan", "'continuity.max_resumes' must be " + OR_UNLIMITED),
+        ("stream_retries = 9007199254740993", "'continuity.stream_retries' must be a whole number, 0 or more"),
+        ('stream_delay_ms = ""', "'continuity.stream_delay_ms' must be a whole number, 0 or more"),
+        ('enabled = "yes"', "'continuity.enabled' must be true or false"),
+    ],
+)
+def test_a_limit_nobody_can_read_switches_recovery_off(env: dict[str, str], setting: str, must_be: str) -> None:
+    """C-06: it is no limit to spend under. Everything else of the configuration stands."""
+    write(env, f'default_agent = "pi"\n[continuity]\nguidance = "extended"\n{setting}')
+    problem = f"{must_be}; interrupted responses are not recovered"
+    assert load_config(env) == Config("pi", continuity=ContinuityConfig(enabled=False, problem=problem))
 
 
 def test_a_file_that_is_no_toml_is_named(env: dict[str, str]) -> None:

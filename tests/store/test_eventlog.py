@@ -9,7 +9,14 @@ import pytest
 
 from loopsup.core.model import Auto, Completed, Delivery, Flight, Loop, Policy, PromptKind, Running
 from loopsup.store.eventlog import NAME, EventWriter, Recount, Turns, count_turns, read, recount
-from loopsup.wire.events import ASSISTANT_MESSAGE, LOOP_NOTICE, TURN_END, TURN_START, USER_MESSAGE
+from loopsup.wire.events import (
+    ASSISTANT_MESSAGE,
+    CONTINUITY_RECOVERY,
+    LOOP_NOTICE,
+    TURN_END,
+    TURN_START,
+    USER_MESSAGE,
+)
 
 T0 = 1_791_590_400_000
 
@@ -29,6 +36,13 @@ def test_numbers_go_on_after_reopening_and_a_torn_line_stands_alone(folder: Path
     assert list(read(folder)) == [first.as_json(), second.as_json()]
     assert numbers(folder, since=1) == [2]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_type_only(folder: Path) -> None:
+    with EventWriter.open(folder) as log:
+        log.append(T0, LOOP_NOTICE, {"message": 'a "type":"continuity.recovery"'})
+        found = log.append(T0, CONTINUITY_RECOVERY, {"kind": "length", "attempt": 1, "waitMs": 0})
+    assert list(read(folder, only=CONTINUITY_RECOVERY)) == [found.as_json()]
 
 
 def test_what_is_no_event_is_skipped(folder: Path) -> None:

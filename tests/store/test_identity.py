@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loopsup.core.overrides import Overrides
 from loopsup.errors import StorageError, UsageError
 from loopsup.store.identity import NAME, Identity, load_identity, save_identity
 
@@ -24,11 +25,12 @@ IDENTITY = Identity(
     agent_session_id="a1",
     agent_file="/s/a1.jsonl",
     allow_all=True,
+    continuity=Overrides(False, "unlimited", 250),
 )
 PLAIN = Identity("w", "s", "demo", "/w", "/run/x.sock", 0)
 
 
-@pytest.mark.parametrize("identity", [IDENTITY, PLAIN])
+@pytest.mark.parametrize("identity", [IDENTITY, PLAIN, replace(PLAIN, continuity=Overrides(max_resumes=0))])
 def test_it_comes_back_and_is_private(folder: Path, identity: Identity) -> None:
     save_identity(folder, IDENTITY)
     save_identity(folder, identity)
@@ -53,6 +55,12 @@ def test_later_keys_are_ignored(folder: Path) -> None:
         ("allow_all = false", "allow_all = 0", "allow_all is missing or of the wrong type"),
         ("1970-01-01T", "1970-01-01 ", "is not an instant"),
         ("name =", "name", "damaged"),
+        ("allow_all", "continuity = 1\nallow_all", "continuity is of the wrong type"),
+        (
+            "allow_all",
+            'continuity = {max_resumes = "many"}\nallow_all',
+            "max_resumes is missing or of the wrong type",
+        ),
     ],
 )
 def test_damage_is_named(folder: Path, find: str, put: str, error: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from loopsup.ports import Conversation, DecisionCall, Doing, Marker, Question, Verdict
+from loopsup.ports import Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
 
 WAIT_S = 20.0
 
@@ -15,8 +15,14 @@ async def accept(_: DecisionCall) -> Verdict:
     return Verdict(True, "recorded")
 
 
+async def leave(_: Interruption) -> Plan:
+    return Plan()
+
+
 class Recording:
-    """`calls` has (name, value) in order; `answers` gives the verdicts."""
+    """`calls` has (name, value) in order; `answers` gives the verdicts, `plans` the plans (recovery is off)."""
+
+    plans: Callable[[Interruption], Awaitable[Plan]] = staticmethod(leave)
 
     def __init__(self, answers: Callable[[DecisionCall], Awaitable[Verdict]] = accept) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -59,7 +65,7 @@ class Recording:
         for name, value in self.calls:
             if name == "emit":
                 out.append(value[0])
-            elif name not in ("doing", "decide"):
+            elif name not in ("doing", "decide", "interrupted"):
                 out.append(name)
         return [name for name in out if not name.endswith("_delta")]
 
@@ -83,6 +89,10 @@ class Recording:
     async def decide(self, call: DecisionCall) -> Verdict:
         self._add("decide", call)
         return await self.answers(call)
+
+    async def interrupted(self, turn: Interruption) -> Plan:
+        self._add("interrupted", turn)
+        return await self.plans(turn)
 
     def ask(self, question: Question) -> None:
         self._add("ask", question)

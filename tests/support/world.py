@@ -297,6 +297,11 @@ class World:
         children = psutil.Process(supervisor).children()
         return [child.pid for child in children if any("loopsup_demo" in word for word in child.cmdline())]
 
+    def agent_pid(self, session: str = "project") -> int:
+        """The one child of the supervisor."""
+        (child,) = psutil.Process(self.supervisor(session)).children()
+        return int(child.pid)
+
     def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         """Signal a process of this world; KILL waits for its end."""
         assert pid in {process.pid for process in self.processes()}
