@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -56,6 +57,28 @@ def detached(order: Order) -> tuple[Session, Response]:
 
 def foreground(order: Order, *, keep: bool, as_json: bool) -> int:
     """Be the supervisor; the exit code is the loop's outcome."""
+    with _given_up_by_signals():
+        return _served(order, keep=keep, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _given_up_by_signals() -> Iterator[None]:
+    """Until the supervisor listens for them itself, TERM and HUP do what Ctrl-C does: nothing is left behind."""
+
+    def give_up(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:  # not those somebody has us ignore (nohup)
+        signal.signal(number, give_up)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _served(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.shell.main import supervise
 

@@ -53,11 +53,14 @@ def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
     lock = SessionLock.acquire(folder)
-    session = _Session(home, folder, lock, launch, answer)
-    try:
-        return asyncio.run(session.serve())
+    try:  # whoever takes a new session back must find it free
+        session = _Session(home, folder, lock, launch, answer)
+        try:
+            return asyncio.run(session.serve())
+        finally:
+            session.lock.release()  # moved to another disk, the folder has another lock
     finally:
-        session.lock.release()
+        lock.release()
 
 
 class _Session:

@@ -274,3 +274,16 @@ def test_the_agent_names_its_own_pace(world: World) -> None:
     assert found["rhythm"] == {"kind": "auto", "minDelayMs": 1000, "maxDelayMs": 3_600_000}
     waits = [record for record in world.journal() if record["loop"]["phase"]["type"] == "waiting"]
     assert waits[0]["loop"]["last_decision"]["next_delay_ms"] == 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_foreground_ended_before_its_agent_is_up_leaves_nothing(world: World, number: signal.Signals) -> None:
+    script = str(world.script({"start": [{"wait_for": world.gate("never")}], "prompts": []}))
+    process = world.spawn("start", "--foreground", *QUICK, "--agent", "demo", "x", "--", "--script", script)
+    world.wait_for((world.folder() / "lock").exists, "its supervisor")
+    process.send_signal(number)
+    if number == signal.SIGHUP:  # means nothing once the supervisor listens
+        process.send_signal(signal.SIGTERM)
+    assert world.finish(process).code in (5, 130)
+    assert [path.name for path in world.home.glob("sessions/*") if path.name != ".lock"] == []
+    assert world.processes() == []
