@@ -36,8 +36,9 @@ lint: $(VENV)/.dev ## style and mistakes (ruff)
 types: $(VENV)/.dev ## static types (mypy, strict)
 	$(BIN)/mypy
 
-toolchain: $(VENV)/.dev ## node and the pinned Pi and Copilot CLIs, once, into a cache outside the tree
+toolchain: $(VENV)/.dev ## node and the pinned agent CLIs, once, into a cache outside the tree
 	@$(BIN)/python -m tests.support.toolchain
+	@$(BIN)/python -m tests.support.acp_toolchain
 
 bench: $(VENV)/.installed ## what loopsup costs on this machine
 	$(BIN)/python benchmarks/bench.py

@@ -31,8 +31,12 @@ class AcpAdapter:
 
     @property
     def capabilities(self) -> Capabilities:
-        # The protocol has no turn events, no tool of ours and no way to end a turn with a tool's result.
-        return Capabilities(abort=True, resume=True, permissions=self._profile.asks)
+        """What the protocol can, and no more: no turn events, no tool of ours, no end of a turn by a tool's result.
+
+        `permissions` is false although questions are answered: which tools it asks about is each agent's own
+        affair (all of them let some run), so a denial could not be promised.
+        """
+        return Capabilities(abort=True, resume=True)
 
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
         if importlib.util.find_spec(SDK) is None:

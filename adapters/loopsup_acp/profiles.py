@@ -16,8 +16,8 @@ from typing import Any
 class Profile:
     """One agent. `command` empty: the user gives the whole command line after `--`.
 
-    `asks`: it asks before it runs a tool, out of the box. `tokens`: the figures at the end of a prompt are those
-    of the whole turn. `env` goes over the user's environment, `meta` into the request for a session.
+    `tokens`: the figures at the end of a prompt are those of the whole turn. `env` goes over the user's
+    environment, `meta` into the request for a session.
     """
 
     name: str
@@ -25,7 +25,6 @@ class Profile:
     command: tuple[str, ...] = ()
     install: str = ""
     tested: bool = False
-    asks: bool = False
     tokens: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +59,7 @@ KNOWN: Mapping[str, Profile] = MappingProxyType(
                 "Gemini CLI",
                 ("gemini", "--acp"),
                 "npm install -g @google/gemini-cli",
-                asks=True,
+                tested=True,
                 env={"GEMINI_CLI_NO_RELAUNCH": "true"},  # it would start itself again as a child of its own
             ),
             Profile("goose", "Goose", ("goose", "acp"), "see its own documentation"),

@@ -128,6 +128,7 @@ def _interruption(record: Record) -> Interruption | None:
         boundary=Boundary.TURN if record.get("boundary") == Boundary.TURN else Boundary.SETTLE,
         stop=str(record.get("stop")),
         error=str(record.get("error")),
+        provider=str(record.get("provider")),
         tail=tuple(map(str, tail)),
         **{name: flag is True for name, flag in flags.items()},
     )

@@ -121,6 +121,7 @@ type Turn = {
   omitted: boolean;
   stop: string;
   error: string;
+  provider: string;
   substance: boolean;
   tail: string[]; // the tools whose results stand at its end
   overflow: boolean;
@@ -136,6 +137,7 @@ function turnOf(event: Json, ctx: ExtensionContext): Turn {
     omitted: false,
     stop: String(message.stopReason),
     error: String(message.errorMessage ?? "").slice(0, MAX_ERROR),
+    provider: String(message.provider ?? ""),
     substance: content.some((part) => part.redacted || (part.text ?? part.thinking ?? part.type).trim() !== ""),
     tail: event.toolResults.map((result: Json) => String(result.toolName)),
     // Nothing came out because the input fills the window: Pi's compaction has that.

@@ -42,7 +42,8 @@ class Interruption:
     something else does. `natural`: the agent makes the next request anyway, or input waits inside it.
     `runnable`: without what would be omitted the context ends in something a model can answer. `overflow`: the
     agent holds it for an overflow of its input. `retry_after_ms`: a `retry-after` of the provider that is not in
-    `error`. `advised_ms`: how long the provider asks to wait; not the adapter's to say.
+    `error`; `provider`: whose limits they are. `advised_ms`: how long the provider asks to wait, which the adapter
+    leaves to others to find out.
     """
 
     boundary: Boundary
@@ -55,6 +56,7 @@ class Interruption:
     overflow: bool = False
     retry_after_ms: int | None = None
     advised_ms: int | None = None
+    provider: str = ""
 
 
 TERMINAL_TOOLS = frozenset({"loop_control", "task_complete"})  # they end a run on purpose (X-01)

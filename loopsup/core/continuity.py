@@ -144,6 +144,11 @@ def again(budget: Budget, turn: Interruption, settings: Settings, now: Moment) -
     return spent, Plan(resume=True, kind=wait.kind, attempt=wait.attempt, wait_ms=wait.wait_ms)
 
 
+def postponed(budget: Budget, until: Moment) -> Budget:
+    """The wait lasts until then: somebody else asks the provider first."""
+    return budget if budget.wait is None else replace(budget, wait=replace(budget.wait, until=until))
+
+
 def elapsed(budget: Budget, now: Moment) -> tuple[Budget, Plan | None]:
     """The plan whose wait is over at `now`, if there is one."""
     wait = budget.wait

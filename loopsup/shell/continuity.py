@@ -22,6 +22,7 @@ from loopsup.core.overrides import Overrides
 from loopsup.ports import Capabilities, Doing, Interruption, Origin, Plan
 from loopsup.shell.zones import zone_of
 from loopsup.store.config import ContinuityConfig
+from loopsup.store.limits import SharedLimits
 from loopsup.wire import events as words
 from loopsup.wire.status import RecoveryStatus
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 SILENT = "silent"  # the same conversation, nothing said to the model
 REDELIVERED = "redelivered"  # the iteration's prompt once more, for agents that cannot do better
 REQUESTS = frozenset({Origin.USER, Origin.LOOP})  # prompts with a fresh budget (X-08)
+LIMITS = frozenset({Kind.USAGE_LIMIT, Kind.USAGE_POLL})
+PROBE_MS = 60_000  # how long others wait for the outcome of one request
+AFTER_MS = 5_000  # and how much longer, so that it is written down
 ANSWERS = frozenset({"stop", "toolUse"})
 
 
@@ -81,6 +85,9 @@ class Recovery:
         self._budget = Budget()
         self._end: asyncio.Future[Plan] | None = None
         self._shown: RecoveryStatus | None = None
+        self.share: SharedLimits | None = None  # where sessions of one account tell each other of its limits
+        self._limit: str | None = None  # the key of the one that was met last
+        self._following = False  # another session looks after it
 
     @property
     def waiting(self) -> bool:
@@ -104,6 +111,7 @@ class Recovery:
         turn = self._advised(turn)
         self._budget, plan = continuity.interrupted(self._budget, turn, self.settings, self._clock.now())
         if plan is None:
+            self._meet(f"{self._host.slot.agent}-{turn.provider}")
             return await self._wait()
         if plan.resume and plan.wait_ms == 0 and not self._told(plan):
             self._tell(plan.kind or "", plan.attempt, 0, self._most(plan), None)
@@ -159,6 +167,8 @@ class Recovery:
         return None if wait is None else min(wait.until.mono, now.mono + max(0, wait.until.wall - now.wall))
 
     def tick(self, now: Moment) -> None:
+        if self._not_yet(now):
+            return
         self._budget, plan = continuity.elapsed(self._budget, now)
         if plan is not None:
             self._resolve(plan)
@@ -187,10 +197,41 @@ class Recovery:
         if kind == words.TURN_END and data.get("stopReason") in ANSWERS:
             self._budget = continuity.answered(self._budget)
             self._shown = None
+            if self.share is not None and self._limit is not None:
+                self.share.clear(self._limit)
+            self._limit = None
 
     def settled(self) -> None:
         self._over(Plan(end=True))
         self._budget = continuity.settled(self._budget)
+
+    # ---- limits of one account --------------------------------------------------------------------
+
+    def _meet(self, key: str) -> None:
+        """A usage limit: where another session waits for its end already, that one asks first."""
+        wait = self._budget.wait
+        if self.share is None or wait is None or wait.kind not in LIMITS:
+            return
+        self._limit = key
+        self._follow(self.share.take(key, wait.until.wall, self._clock.now().wall, wait.until.wall))
+
+    def _not_yet(self, now: Moment) -> bool:
+        """The time has come, but another session asks right now, or found the limit still there."""
+        wait = self._budget.wait
+        if self.share is None or self._limit is None or wait is None or not wait.until.reached(now):
+            return False
+        if self._following and self.share.is_open(self._limit):
+            return False
+        return self._follow(self.share.take(self._limit, now.wall + PROBE_MS, now.wall))
+
+    def _follow(self, until: int | None) -> bool:
+        self._following = until is not None
+        if until is not None:
+            now = self._clock.now()
+            self._budget = continuity.postponed(self._budget, now.plus(until + AFTER_MS - now.wall))
+            if self._shown is not None:
+                self._shown = replace(self._shown, until=until + AFTER_MS)
+        return self._following
 
     # ---- inside -----------------------------------------------------------------------------------
 

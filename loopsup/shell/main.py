@@ -35,6 +35,7 @@ from loopsup.store.folders import move_beside, remove
 from loopsup.store.home import Home, find_home
 from loopsup.store.identity import Identity, load_identity, save_identity
 from loopsup.store.journal import JournalAppender
+from loopsup.store.limits import SharedLimits
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
@@ -72,13 +73,14 @@ class _Session:
         self._answer = answer
         self._log = LogFile(folder)
         self._config = load_config()
-        self._identity = load_identity(folder)
+        self._identity = replace(load_identity(folder), name=launch.name)
         self._adapter: Adapter = registry.load(self._identity.agent)
         self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
+        supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
         server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)

@@ -29,6 +29,7 @@ class AgentSlot:
     def __init__(
         self, adapter: Adapter, launch: Callable[[], Launch], log: Callable[[str], None], carriers: Carriers
     ) -> None:
+        self.agent = adapter.name
         self.capabilities = adapter.capabilities
         self.carriers = carriers
         self._adapter = adapter

@@ -19,6 +19,7 @@ from loopsup.wire.events import TURN_END, TURN_START, USER_MESSAGE, Conversation
 from loopsup.wire.times import parse_instant
 
 NAME = "events.jsonl"
+MAX_SEQ = 2**52  # far from any real log, and the numbers after it still fit
 PROMPTS = frozenset({"loop", "protocol"})  # origins of the loop's own two prompts: an iteration starts with one
 
 
@@ -183,7 +184,7 @@ def _decoded(line: bytes | None) -> dict[str, Any] | None:
         parse_instant(event["at"])
         whole = (
             type(event["seq"]) is int
-            and 0 <= event["seq"] < 2**53
+            and 0 <= event["seq"] < MAX_SEQ
             and isinstance(event["type"], str)
             and isinstance(event["data"], dict)
         )

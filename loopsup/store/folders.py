@@ -21,7 +21,7 @@ from loopsup.store.files import storage_error, sync_dir
 from loopsup.store.home import Home, check_private
 from loopsup.store.identity import Identity, load_identity, save_identity
 from loopsup.store.lock import LockHeldError, SessionLock, creation_lock, probe
-from loopsup.store.sessions import check_name
+from loopsup.store.sessions import check_name, valid_name
 
 SUFFIX = ".loopsup"
 
@@ -53,11 +53,12 @@ def open_beside(home: Home, agent_file: Path, spare_name: str) -> str | None:
     if not os.path.lexists(folder):
         return None
     check_private(folder)
-    name = load_identity(folder).name
-    link = home.sessions / name
+    where = os.path.realpath(folder)
+    for each in sorted(home.sessions.iterdir()):
+        if valid_name(each.name) and os.path.realpath(each) == where:
+            return each.name
+    link = home.sessions / load_identity(folder).name
     if os.path.lexists(link):
-        if os.path.realpath(link) == os.path.realpath(folder):
-            return name
         link = _free(home, spare_name)
     _link(link, folder)
     return link.name

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,12 +118,20 @@ def choose(home: Home, cwd: Path, name: str | None = None) -> Entry:
         return get_session(home, name)
     here = sessions_here(home, cwd)
     if not here:
-        raise NotFoundError(f"there is no session in {os.fsdecode(cwd)} or above it; begin one with: loopsup start")
+        raise NotFoundError(f"there is no session in {os.fsdecode(cwd)} or above it; {_way_on(home)}")
     candidates = [entry for entry in here if entry.live]
     if len(candidates) > 1:
         names = ", ".join(entry.name for entry in candidates)
         raise UsageError(f"several sessions are open here ({names}); name one with --session NAME")
     return candidates[0] if candidates else max(here, key=lambda entry: (entry.last_at, entry.name))
+
+
+def _way_on(home: Home) -> str:
+    """What to do where no session was found: one that cannot be read may be the one that was meant."""
+    broken = [entry.name for entry in list_sessions(home) if entry.identity is None]
+    if not broken:
+        return "begin one with: loopsup start"
+    return f"but there are sessions that cannot be read ({', '.join(broken)}), see: loopsup ls"
 
 
 def sessions_here(home: Home, cwd: Path) -> list[Entry]:
@@ -182,7 +190,12 @@ def _identities(home: Home) -> Iterator[tuple[str, Identity]]:
     for name in _names(home):
         with contextlib.suppress(StorageError):
             check_private(home.sessions / name)
-            yield name, load_identity(Path(os.path.realpath(home.sessions / name)))
+            yield name, _named(load_identity(Path(os.path.realpath(home.sessions / name))), name)
+
+
+def _named(identity: Identity, name: str) -> Identity:
+    """In this home a session has the name it is found by: a conversation's folder may come from another home."""
+    return identity if identity.name == name else replace(identity, name=name)
 
 
 def _entry(home: Home, name: str) -> Entry:
@@ -193,7 +206,7 @@ def _entry(home: Home, name: str) -> Entry:
     try:
         folder = Path(os.path.realpath(path))
         check_private(path)
-        identity = load_identity(folder)
+        identity = _named(load_identity(folder), name)
         owner = probe(folder)
     except LoopsupError as error:
         unreadable = error.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ NOTE = """
   pi.registerTool({ name: "note", label: "note", description: "take a note", parameters,
     async execute() { return { content: [{ type: "text", text: "noted" }], details: {}, terminate: true }; } });
 """
+
+
+interruption = partial(Interruption, provider="fake")
 
 
 def plans(told: Recording, *answers: Plan) -> list[Interruption]:
@@ -93,8 +97,8 @@ def test_left_alone_the_output_cap_ends_the_run_after_one_request(tmp_path: Path
     """Case 142: the baseline."""
     asked, requests, run = play(tmp_path, [CUT])
     assert asked == [
-        Interruption(Boundary.TURN, "length"),
-        Interruption(Boundary.SETTLE, "length"),
+        interruption(Boundary.TURN, "length"),
+        interruption(Boundary.SETTLE, "length"),
     ]
     assert len(requests) == 1
     assert not [entry for entry in entries(run) if entry["type"] in ("context_edit", "custom_message")]
@@ -120,7 +124,7 @@ def test_a_cut_off_tool_call_is_neither_executed_nor_repeated_to_the_model(tmp_p
     """Case 143, C-25."""
     cut = Reply(tools=[bash("touch TRUNCATED")], finish="length", output_tokens=4096)
     asked, requests, _ = play(tmp_path, [cut, DONE], Plan(omit=True))
-    assert asked == [Interruption(Boundary.TURN, "length", tail=("bash",), natural=True)]
+    assert asked == [interruption(Boundary.TURN, "length", tail=("bash",), natural=True)]
     assert messages(requests[1]) == messages(requests[0])
     assert not (tmp_path / "work" / "TRUNCATED").exists()
     assert "TRUNCATED" not in json.dumps(requests)
@@ -154,14 +158,14 @@ def test_an_empty_answer_goes_on(tmp_path: Path) -> None:
     """Case 157."""
     script = [Reply(), Reply("  \n"), DONE]
     asked, requests, _ = play(tmp_path, script, GO_ON, GO_ON)
-    assert asked == [Interruption(Boundary.SETTLE, "stop", substance=False)] * 2
+    assert asked == [interruption(Boundary.SETTLE, "stop", substance=False)] * 2
     assert [messages(body) for body in requests] == [messages(requests[0])] * 3
 
 
 def test_a_final_answer_is_asked_about_and_respected(tmp_path: Path) -> None:
     """Case 158."""
     asked, requests, _ = play(tmp_path, [Reply("I need a human.")])
-    assert asked == [Interruption(Boundary.SETTLE, "stop")]
+    assert asked == [interruption(Boundary.SETTLE, "stop")]
     assert len(requests) == 1
 
 
@@ -169,7 +173,7 @@ def test_a_tool_tail_goes_on_with_its_results(tmp_path: Path) -> None:
     """Case 159."""
     script = [Reply("Noting.", [("note", {})]), DONE]
     asked, requests, run = play(tmp_path, script, Plan(False, True, kind=Kind.TOOL_TAIL, attempt=1), extension=NOTE)
-    assert asked == [Interruption(Boundary.SETTLE, "toolUse", tail=("note",))]
+    assert asked == [interruption(Boundary.SETTLE, "toolUse", tail=("note",))]
     assert len(run.told.events("tool.execution_start")) == 2
     assert messages(requests[1])[:2] == messages(requests[0])
     assert [m["role"] for m in requests[1]["messages"][2:]] == ["assistant", "tool"]

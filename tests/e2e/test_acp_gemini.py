@@ -5,6 +5,8 @@ It has no `session/resume` and replays the conversation at `session/load`, partl
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.gemini_env import GeminiModel, decision, equip, shell
@@ -14,6 +16,14 @@ from tests.support.world import QUICK, SLOW, World
 pytestmark = [pytest.mark.slow, pytest.mark.gemini, pytest.mark.xdist_group("gemini")]
 
 STARTS_S = 90.0
+
+
+def a_minute_passes(world: World) -> None:
+    """Gemini 0.61 wipes a conversation that is loaded in the minute it began: both have the same file name then."""
+    chats = sorted((world.root / "user" / ".gemini" / "tmp").glob("*/chats/session-*.jsonl"))
+    assert chats
+    for chat in chats:
+        chat.rename(chat.with_name(re.sub(r"T\d\d-\d\d-", "T00-00-", chat.name)))
 
 
 def test_a_loop_with_a_question_and_a_replayed_conversation(world: World) -> None:
@@ -35,9 +45,10 @@ def test_a_loop_with_a_question_and_a_replayed_conversation(world: World) -> Non
         world.wait_for((world.project / "red").exists, "the tool")
         world.until(state="waiting", iterationCount=1, timeout=STARTS_S)
         world.ok("close")
+        a_minute_passes(world)
         world.ok("resume", timeout=STARTS_S)
         world.json("update", *QUICK)
-        assert world.run("wait", timeout=STARTS_S).code == 0
+        world.until(state="completed", timeout=STARTS_S)
         assert model.user_texts() == world.said("loop")
     loop = world.loop()
     assert (loop["iterationCount"], loop["protocolRetryCount"]) == (2, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,12 @@ from loopsup.ports import AbortReason, Boundary, Doing, Interruption, Plan, Prom
 from loopsup.shell import continuity
 from loopsup.store.config import ContinuityConfig
 from loopsup.store.identity import load_identity
+from loopsup.store.limits import SharedLimits
 from loopsup.wire.times import instant
 from tests.shell.world import World, night
 from tests.support.fake_agent import ALL, Act, FakeAdapter, FakeAgent, does
 from tests.support.script import T0, call, policy_of
-from tests.support.virtual import VirtualClock
+from tests.support.virtual import VirtualClock, run_virtual
 
 ABLE = replace(ALL, rewind=True, continue_without_message=True)
 LIMIT = "429: usage limit reached. Try again in 300 min"
@@ -513,3 +515,46 @@ def test_what_is_terminal_gets_its_reminder(tmp_path: Path, error: str) -> None:
 
     _, world = plain(tmp_path, [error], story)
     assert [p.origin.value for p in world.adapter.prompts] == ["loop", "protocol"]
+
+
+# ---- sessions of one account --------------------------------------------------------------------------
+
+
+def test_one_session_asks_for_all(tmp_path: Path) -> None:
+    """Three loops at the limit of one account: one request each ten minutes, and all go on when it is answered."""
+    models = [Model(deque([CODEX] * most)) for most in (4, 1, 1)]
+
+    async def whole(clock: VirtualClock) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            worlds = []
+            for number, model in enumerate(models):
+                adapter = FakeAdapter(capabilities=ABLE, default=model.act(clock))
+                world = await stack.enter_async_context(World(clock, tmp_path / str(number), adapter))
+                world.supervisor.host.recovery.share = SharedLimits(tmp_path / "limits", str(number))
+                worlds.append(world)
+                world.start(policy_of("23h"))
+                await asyncio.sleep(1)
+            shown = worlds[1].supervisor.status()["loop"]["recovery"]
+            assert shown["until"] == instant(T0.wall + 10 * MINUTE + 5 * SECOND)
+            await asyncio.sleep(2 * 3600)
+            assert [world.place for world in worlds] == [("waiting", None)] * 3
+
+    run_virtual(whole)
+    assert models[0].asked == [n * 10 * MINUTE for n in range(5)]
+    for model in models[1:]:
+        first, again = model.asked
+        assert first < 3 * SECOND
+        assert 40 * MINUTE < again < 42 * MINUTE
+
+
+def test_a_session_that_died_is_replaced(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        gone = SharedLimits(tmp_path / "limits", "gone")
+        gone.take("fake-", T0.wall + 60_000, T0.wall)
+        world.supervisor.host.recovery.share = SharedLimits(tmp_path / "limits", "me")
+        world.start(policy_of("23h"))
+        await asyncio.sleep(3600)
+        assert model.asked == [0, 65_000]
+        assert SharedLimits(tmp_path / "limits", "x").is_open("fake-")
+
+    play(tmp_path, [CODEX], story)

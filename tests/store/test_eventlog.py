@@ -58,6 +58,7 @@ def test_what_is_no_event_is_skipped(folder: Path) -> None:
         b"[]",
         b"null",
         b'{"seq":true,"at":"2026-10-10T00:00:00.000Z","type":"x","data":{}}',
+        b'{"seq":9007199254740990,"at":"2026-10-10T00:00:00.000Z","type":"x","data":{}}',
         b'{"seq":2,"at":"soon","type":"x","data":{}}',
         b'{"seq":2,"at":5,"type":"x","data":{}}',
         b'{"seq":2,"at":"2026-10-10T00:00:00.000Z","type":"x","data":[]}',

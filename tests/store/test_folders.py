@@ -162,6 +162,9 @@ def test_an_adopted_conversation_has_its_folder_beside_it(home: Home, agent_file
     third.ensure()
     create(third, IDENTITY)
     assert open_beside(third, agent_file, "spare") == "spare"
+    assert open_beside(third, agent_file, "another") == "spare"  # not one more name at each look
+    spare = get_session(third, "spare")
+    assert spare.identity == replace(IDENTITY, name="spare")  # here `w` is another session
     with SessionLock.acquire(third.sessions / "spare"), pytest.raises(LockHeldError):
         SessionLock.acquire(elsewhere.sessions / "w")
 

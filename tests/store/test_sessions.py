@@ -106,6 +106,15 @@ def test_a_named_session_is_that_one_or_none(home: Home, tmp_path: Path) -> None
     assert not (tmp_path / "none").exists()
 
 
+def test_where_none_is_found_those_that_cannot_be_read_are_named(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="or above it; begin one with: loopsup start"):
+        choose(home, tmp_path)
+    (make(home, "a", tmp_path, ENDED) / "session.toml").write_text('name = "a')
+    make(home, "b", tmp_path, ENDED).chmod(0o777)
+    with pytest.raises(NotFoundError, match=r"there are sessions that cannot be read \(a, b\), see: loopsup ls"):
+        choose(home, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "valid"),
     [("a", True), ("A.b_c-9", True), ("-a", True), ("a" * 64, True), ("a" * 65, False), ("", False), (".a", False),
