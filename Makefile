@@ -20,7 +20,7 @@ help: ## show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -e 's/:.*## /\t/' | while IFS='	' read -r name text; do \
 		printf '  make %-10s %s\n' "$$name" "$$text"; done
 
-demo: $(VENV)/.installed ## a loop that watches a small fake CI run, to its end
+demo: $(VENV)/.installed ## a loop that watches a small fake CI run, to its end (the first time installs)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/watch-ci/demo.sh
 
 test: lint types toolchain ## everything CI checks: style, types, all tests against the real Pi and Copilot
@@ -60,6 +60,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
+	@echo "installing loopsup into $(VENV), once"
 	$(BIN)/python -m pip install -qq -e .
 	@touch $@
 

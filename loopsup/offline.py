@@ -9,6 +9,8 @@ the event log, and the attention hook is started without waiting for it.
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -49,7 +51,7 @@ def stop(session: Session) -> Response:
     """`stop` without a supervisor."""
     from loopsup.core.events import Stop
 
-    return change(session, Stop())
+    return change(session, Stop(), tidy=True)
 
 
 def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
@@ -93,16 +95,30 @@ def close(session: Session) -> Response:
     """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
     with _Owned(session, SystemClock()) as owned:
         owned.take(None)
+        _remove_socket(session)
         return Response(owned.status(), f"session '{session.name}' is closed already")
 
 
-def change(session: Session, event: Event, clock: Clock | None = None) -> Response:
-    """Carry out one command. A refusal is raised, after what had to be recorded anyway."""
+def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:
+    """Carry out one command. A refusal is raised, after what had to be recorded anyway.
+
+    `tidy`: a dead supervisor's socket is removed too.
+    """
     with _Owned(session, clock or SystemClock()) as owned:
         reply = owned.take(event)
+        if tidy:
+            _remove_socket(session)
         if reply is None or not reply.ok:
             raise from_kind(reply.kind, reply.message) if reply else RefusedError("the loop cannot do that now")
         return Response(owned.status(), reply.message, reply.warnings)
+
+
+def _remove_socket(session: Session) -> None:
+    """The socket a killed supervisor left. Only while we own the session, and only what is a socket of ours."""
+    with contextlib.suppress(OSError):
+        found = session.socket.lstat()
+        if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+            session.socket.unlink()
 
 
 class _Owned:

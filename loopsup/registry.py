@@ -25,11 +25,19 @@ def load(name: str, env: Mapping[str, str] = os.environ) -> Adapter:
     """The adapter `name`. AgentUnableError if there is none or it does not load."""
     found = _found(env)
     if name not in found:
-        raise AgentUnableError(f"there is no agent '{name}'; installed are: {', '.join(sorted(found)) or 'none'}")
+        raise AgentUnableError(f"there is no agent '{name}'{_near(name, found)}")
     loaded = _load(found[name])
     if isinstance(loaded, Broken):
         raise AgentUnableError(f"the adapter '{name}' does not load: {loaded.error}")
     return loaded
+
+
+def _near(name: str, found: Mapping[str, EntryPoint]) -> str:
+    import difflib  # only on an error
+
+    close = difflib.get_close_matches(name, found, n=1)
+    meant = f"; did you mean '{close[0]}'?" if close else ";"
+    return f"{meant} installed are: {', '.join(sorted(found)) or 'none'}"
 
 
 def load_all(env: Mapping[str, str] = os.environ) -> list[Adapter | Broken]:

@@ -59,6 +59,13 @@ def test_a_script_acts_on_the_exit_code_of_wait(shell: Shell, outcome: str, code
 
 
 @pytest.mark.parametrize("shell", ["watch-ci"], indirect=True)
+def test_a_second_file_is_watched_beside_the_first(shell: Shell) -> None:
+    (shell.folder / "a.status").write_text("passed\n")
+    (shell.folder / "b.status").write_text("failed\n")
+    assert [shell(f"./watch.sh {name}.status").returncode for name in ("a", "b", "a")] == [0, 10, 0]
+
+
+@pytest.mark.parametrize("shell", ["watch-ci"], indirect=True)
 def test_make_demo_shows_each_iteration_and_completes(shell: Shell) -> None:
     began = time.monotonic()
     done = shell("./demo.sh")

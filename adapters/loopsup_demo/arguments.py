@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 USAGE = "give the demo agent something to look at: '-- --file PATH' or '-- --run COMMAND [ARGS…]'"
+HELP = (
+    "the demo agent takes '--file PATH' (the first word of it decides: running, passed, failed, blocked), or "
+    "'--run COMMAND [ARGS…]' (exit status 0: complete, 75: continue, else: fail), and '--turns N' before it"
+)
 MAX_TURNS = 100  # a pretend turn costs nothing, but each is several lines in the event log
 
 
@@ -33,6 +37,8 @@ def parse(args: Sequence[str]) -> Options:
     rest = list(args)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
+        if name in ("--help", "-h"):
+            raise ValueError(HELP)
         if name == "--run" and not equals:
             run = tuple(rest)
             if not run:

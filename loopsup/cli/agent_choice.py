@@ -16,12 +16,18 @@ from loopsup.store.config import Config, PermissionConfig, config_path
 from loopsup.store.envfile import load_env_file
 
 PREFERRED = ("pi", "copilot")
+WITHOUT_TOOLS = frozenset({"demo"})  # runs nothing but what the person wrote after --
 
 
 def choose(named: str | None, config: Config) -> Adapter:
     """The adapter; AgentUnableError where it is not there or its agent cannot be started here."""
     wanted = named or config.default_agent
     if wanted is not None:
+        if named is None and wanted not in registry.names():
+            raise AgentUnableError(
+                f"default_agent of {config_path()} is '{wanted}', which is no installed agent "
+                f"(installed: {', '.join(registry.names()) or 'none'}); correct it, or name one with --agent"
+            )
         adapter = registry.load(wanted)
         require(adapter, config)
         return adapter
@@ -33,8 +39,13 @@ def choose(named: str | None, config: Config) -> Adapter:
     raise AgentUnableError(
         f"no agent found: neither of {' and '.join(PREFERRED)} can be started here; install one of them, "
         f"or name another with --agent (installed: {', '.join(registry.names()) or 'none'}), "
-        f"or set default_agent in {config_path()}"
+        f"or set default_agent in {config_path()}{_at_once()}"
     )
+
+
+def _at_once() -> str:
+    works = "demo" in registry.names()
+    return "; to try loopsup without any, `--agent demo` and `-- --file PATH` work at once" if works else ""
 
 
 def require(adapter: Adapter, config: Config) -> None:
@@ -51,9 +62,9 @@ def check_permissions(name: str, can: Capabilities, wanted: PermissionConfig, *,
             f"the configuration denies tools ([permissions]) and agent '{name}' has no way to be stopped from "
             "running one; take the denial out, choose another agent, or give --allow-all"
         )
-    if can.permissions or allow_all:
+    if can.permissions or allow_all or name in WITHOUT_TOOLS:
         return []
-    return [f"agent '{name}' does not ask before each tool it runs: tools run unasked"]
+    return [f"{name} does not ask before each tool it runs"]
 
 
 def environment(name: str, config: Config) -> dict[str, str]:

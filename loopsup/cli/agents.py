@@ -16,6 +16,7 @@ from loopsup.errors import EXIT_DONE
 from loopsup.ports import Adapter, Broken, Capabilities
 
 VERSION = 1
+NOT_INSTALLED = "not installed"
 
 
 def agents(as_json: JsonOption = False) -> int:
@@ -23,8 +24,12 @@ def agents(as_json: JsonOption = False) -> int:
     from loopsup import registry
     from loopsup.store.config import load_config
 
-    commands = {name: agent.command for name, agent in load_config().agents.items()}
+    config = load_config()
+    commands = {name: agent.command for name, agent in config.agents.items()}
     rows = [row(found, commands, os.environ) for found in registry.load_all()]
+    rows += [unknown(name, "[agents]") for name in commands if name not in registry.names()]
+    if config.default_agent is not None and config.default_agent not in {*registry.names(), *commands}:
+        rows.append(unknown(config.default_agent, "default_agent"))
     if as_json:
         out_json({"version": VERSION, "agents": rows})
     else:
@@ -45,6 +50,12 @@ def row(found: Adapter | Broken, commands: Mapping[str, str | None], env: Mappin
     return {"name": found.name, "summary": summary, "missing": missing, "error": None, "capabilities": can}
 
 
+def unknown(name: str, where: str) -> dict[str, Any]:
+    """An agent only the configuration knows."""
+    error = f"{NOT_INSTALLED}: {where} of the configuration names it, and no adapter of that name is there"
+    return {"name": name, "summary": None, "missing": None, "error": error, "capabilities": None}
+
+
 def text_lines(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
     """The rows for people."""
     if not rows:
@@ -52,7 +63,8 @@ def text_lines(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
     for found in rows:
         name = render.one_line(found["name"], width)
         if found["error"] is not None:
-            yield f"{name}: broken"
+            absent = str(found["error"]).startswith(NOT_INSTALLED)
+            yield render.one_line(f"{name}: {'unknown' if absent else 'broken'}", width)
             yield from _wrapped(found["error"], width)
             continue
         yield render.one_line(f"{name}: {'ready' if found['missing'] is None else 'not ready'}", width)

@@ -17,11 +17,14 @@ ALLOW, DENY = "allow", "deny"
 def answer(
     *,
     verdict: Annotated[str, typer.Argument(metavar="allow|deny")],
-    question: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="The question's id, to be sure that it is still the same one."),
+    ] = None,
     session: SessionOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Answer the agent's pending question; ID where more than one is pending."""
+    """Answer the agent's pending question (`loopsup status` shows it)."""
     if verdict not in (ALLOW, DENY):
         raise UsageError(f"'{verdict}' is no answer; say `loopsup answer allow` or `loopsup answer deny`")
     args: dict[str, Any] = {"allow": verdict == ALLOW}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,11 +19,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from loopsup.cli import streams
 from loopsup.cli.common import TAIL, ReaderGoneError, Verb, out, out_json
-from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, AgentUnableError, LoopsupError, UsageError
+from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, AgentUnableError, LoopsupError, StorageError, UsageError
 from loopsup.wire.control import error_object
 
 PROG = "loopsup"
+MIN_HELP = 20  # columns; narrower than this nothing can be read
+MAX_SHOWN = 60  # characters of an objective that are repeated in a hint
 
 # verb -> module of loopsup.cli with a function of the same name; the order is that of `--help`.
 VERBS: Mapping[str, str] = MappingProxyType(
@@ -61,6 +65,8 @@ class Verbs(TyperGroup):
 def run(argv: Sequence[str] | None = None, platform: str = sys.platform) -> int:
     """Run one command line; returns the exit code. Never raises."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if not streams.all_open():
+        return streams.refuse()
     tolerate_any_text()
     as_json = wants_json(args)
     try:
@@ -77,6 +83,8 @@ def run(argv: Sequence[str] | None = None, platform: str = sys.platform) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except Exception as error:  # a defect of ours: told in one sentence, the rest in a file
+        if isinstance(error, OSError) and streams.refused_output(error):
+            return report(StorageError(f"cannot write to standard output: {error.strerror}"), as_json=False)
         if os.environ.get("LOOPSUP_DEBUG") == "1":
             import traceback
 
@@ -93,13 +101,15 @@ def invoke(args: list[str]) -> int:
 
     if not args:
         raise UsageError(f"no command given; see `{PROG} --help`")
+    if args[0] == "help":
+        args = [*args[1:2], "--help"]
     args, tail = split_tail(args)
     verb = verb_of(args)
     command = typer.main.get_command(build(verb))
     try:
         code = command.main(args, prog_name=PROG, standalone_mode=False, obj={TAIL: tail})
     except TyperException as error:
-        raise UsageError(usage_sentence(error, verb)) from error
+        raise UsageError(usage_sentence(error, verb, args)) from error
     return code if isinstance(code, int) else EXIT_DONE
 
 
@@ -123,14 +133,20 @@ def build(verb: str | None) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": help_width()},
         help="Keep a coding-agent CLI on one objective until it is reached, has failed, is blocked or out of budget.",
     )
     app.callback()(top)
     for name in VERBS if verb is None else (verb,):
         module = importlib.import_module(f"loopsup.cli.{VERBS[name]}")
-        app.command(name, cls=Verb, hidden=name in HIDDEN)(getattr(module, name))
+        epilog = getattr(module, "EPILOG", None)
+        app.command(name, cls=Verb, hidden=name in HIDDEN, epilog=epilog)(getattr(module, name))
     return app
+
+
+def help_width() -> int:
+    """The terminal's columns, or $COLUMNS; 80 where there is neither."""
+    return max(MIN_HELP, shutil.get_terminal_size((80, 24)).columns)
 
 
 def show_version(asked: bool) -> None:
@@ -149,15 +165,33 @@ def top(
     """Options that stand before any verb."""
 
 
-def usage_sentence(error: Exception, verb: str | None) -> str:
+def usage_sentence(error: Exception, verb: str | None, args: Sequence[str] = ()) -> str:
     """The parser's message as one sentence of ours, with the way on."""
+    if hint := _way_on(verb, args):
+        return hint
     format_message = getattr(error, "format_message", error.__str__)
     text = str(format_message()).strip().rstrip(".")
     if text.startswith("Got unexpected extra argument"):
         words = text.partition("(s) (")[2].removesuffix(")")
         text = f"'{words}' is one argument too many; the session is named with --session NAME"
     text = text[:1].lower() + text[1:]
+    if verb == "start" and text.startswith("no such option"):
+        text += " (an objective that starts with - stands after --)"
     return f"{text}; see `{PROG} {verb} --help`" if verb else f"{text}; see `{PROG} --help`"
+
+
+def _way_on(verb: str | None, args: Sequence[str]) -> str | None:
+    """What was meant, where that is plain."""
+    if verb == "start":
+        dashed = [arg for arg in args if arg.startswith("-") and any(char.isspace() for char in arg)]
+        if dashed and "=" not in dashed[0].split()[0]:
+            shown = dashed[0] if len(dashed[0]) <= MAX_SHOWN else f"{dashed[0][:MAX_SHOWN]}…"
+            return f'an objective that starts with - stands after --: {PROG} start [OPTIONS] -- "{shown}"'
+    if verb is None and args and args[0].startswith("-"):
+        for word in args:
+            if word in VERBS and word not in HIDDEN:
+                return f"options stand after the command: {PROG} {word} {args[0]}; see `{PROG} {word} --help`"
+    return None
 
 
 def report(error: LoopsupError, as_json: bool) -> int:
@@ -173,6 +207,8 @@ def report(error: LoopsupError, as_json: bool) -> int:
         sys.stderr.flush()
     except BrokenPipeError:
         silence_stdout()
+    except OSError:  # a full disk behind standard error, or behind standard output with --json
+        streams.discard(sys.stdout)
     return error.exit
 
 
@@ -191,7 +227,5 @@ def tolerate_any_text() -> None:
 
 def silence_stdout() -> int:
     """The reader of our output left (`| head`): end quietly, also in the interpreter's own flush."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    os.close(sink)
+    streams.discard(sys.stdout)
     return EXIT_DONE

@@ -6,14 +6,16 @@ Exit code 5 without a supervisor, and where it dies while we watch; 130 for Ctrl
 from __future__ import annotations
 
 from loopsup.cli import acting, selection
-from loopsup.cli.common import JsonOption, SessionOption, note
+from loopsup.cli.common import JsonLinesOption, SessionOption, note
 from loopsup.cli.follow import Ending, watch
 from loopsup.cli.screen import JsonLines, Screen, Sink
-from loopsup.cli.selection import Session
+from loopsup.cli.selection import Session, left
+from loopsup.core.model import Paused
+from loopsup.core.reasons import words
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 
 
-def attach(session: SessionOption = None, as_json: JsonOption = False) -> int:
+def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Follow the conversation live; Ctrl-C leaves and the loop goes on."""
     from loopsup import client
 
@@ -21,15 +23,27 @@ def attach(session: SessionOption = None, as_json: JsonOption = False) -> int:
     if not found.alive():
         raise nobody(found)
     sink: Sink = JsonLines() if as_json else Screen()
-    note(f"watching session '{found.name}' ({found.identity.agent}); Ctrl-C leaves, and the loop goes on")
+    note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(found)}")
     try:
         seen = watch(found, sink, until_end=False)
     except client.UnreachableError as error:
         raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
     except KeyboardInterrupt:
-        note(f"left; the loop goes on, `loopsup stop --session {found.name}` ends it")
+        note(left(found))
         return EXIT_INTERRUPTED
     return SupervisorGoneError.exit if seen.ending is Ending.LOST else EXIT_DONE
+
+
+def _meanwhile(session: Session) -> str:
+    """How to leave, and what that means for the loop as it stands."""
+    loop = session.loop()
+    if loop is None:
+        return "it has no loop; Ctrl-C leaves"
+    if loop.terminal:
+        return f"its loop has ended ({loop.state.value}); Ctrl-C leaves"
+    if isinstance(loop.phase, Paused):
+        return f"its loop is paused ({words(loop.phase.reason)}); Ctrl-C leaves"
+    return "Ctrl-C leaves, and the loop goes on"
 
 
 def nobody(session: Session) -> SupervisorGoneError:

@@ -29,6 +29,7 @@ SessionOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON objects on standard output, one a line.")]
 
 
 class ReaderGoneError(Exception):
@@ -46,6 +47,11 @@ class Verb(TyperCommand):
                 raise UsageError(f"the option {param.opts[0]} is given more than once; give it once")
         return list(super().parse_args(ctx, args))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Without the arguments that are only there to be refused well."""
+        shown = [param for param in self.get_params(ctx) if not getattr(param, "hidden", False)]
+        return [self.options_metavar or "", *(piece for param in shown for piece in param.get_usage_pieces(ctx))]
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -58,7 +64,7 @@ def here() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        raise UsageError(f"the current directory cannot be used ({error.strerror}); change to another one") from error
+        raise UsageError("the directory you are in no longer exists; go into another one with cd") from error
 
 
 def out(text: str) -> None:

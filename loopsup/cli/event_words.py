@@ -12,11 +12,28 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from loopsup.cli.render import INDENT, RECOVERIES, indent, local_time, one_line, safe, span
+from loopsup.cli.render import INDENT, RECOVERIES, indent, local_time, one_line, safe, span, wrap
+from loopsup.core.reasons import short
 from loopsup.wire import events as ev
 from loopsup.wire.times import parse_instant
 
 MAX_HOOK_LINES = 5  # of a failed hook's stderr: the last ones say why
+CAUSES = {  # what happened, as the journal names it, in words
+    "start": "you started it",
+    "pause": "you paused it",
+    "resume": "you resumed it",
+    "stop": "you stopped it",
+    "update": "you changed its limits",
+    "close": "the session closes",
+    "ticked": "the time has come",
+    "handover_refused": "the agent did not take the message",
+    "iteration_settled": "the iteration has ended",
+    "agent_lost": "the agent ended",
+    "agent_start_failed": "the agent could not be started",
+    "conversation_forking": "the conversation divides",
+    "branch_moved": "the conversation moved to another branch",
+    "opened": "the session was opened again",
+}
 NEEDS_YOU = frozenset({"blocked", "duration_limit", "iteration_limit", "protocol_error"})
 
 Event = Mapping[str, Any]
@@ -42,7 +59,12 @@ def describe(event: Event, max_iterations: int | None, width: int, zone: tzinfo 
         return f"(an event that cannot be read: {one_line(json.dumps(event), width - 31)})"
     if text is not None and event.get("agentId") is not None:
         return f"{INDENT}[sub-agent] {one_line(text, width - 14)}"
-    return text
+    return None if text is None else "\n".join(line for part in text.split("\n") for line in _fitted(part, width))
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    """Our own lines are broken to the width; what the agent said stays as it is."""
+    return [line] if line.startswith(INDENT) else wrap(line, width, after=INDENT)
 
 
 def colour_of(event: Event) -> str | None:
@@ -146,17 +168,17 @@ def _compaction(_event: Event, _data: Event, _page: _Page) -> str:
 
 
 def _transition(_event: Event, data: Event, page: _Page) -> str | None:
-    before = data.get("from") or "none"
-    reason = f" ({data['pauseReason']})" if data.get("pauseReason") else ""
     if data["to"] == "running":  # the line of the iteration says it
         return None
-    cause = str(data["cause"]).replace("_", " ")
-    return one_line(f"loop: {before} → {data['to']}{reason}, {cause}", page.width)
+    before = f"{data['from']} → " if data.get("from") else ""
+    reason = f" ({short(data['pauseReason'])})" if data.get("pauseReason") else ""
+    cause = str(data["cause"])
+    return one_line(f"loop: {before}{data['to']}{reason}, {CAUSES.get(cause, cause.replace('_', ' '))}", page.width)
 
 
 def _attention(_event: Event, data: Event, page: _Page) -> str:
     status = str(data["status"])
-    title = f"NEEDS YOU: {status}" if status in NEEDS_YOU else status.upper()
+    title = f"NEEDS YOU: {short(status)}" if status in NEEDS_YOU else status.upper()
     count = one_line(f"iteration {data['iterationCount']} of {data['maxIterations']}", 40)
     took = span(int(data["calendarElapsedMs"]))
     lines = [f"━━ {one_line(title, 40)} · {count} · {took} ━━"]
@@ -170,8 +192,9 @@ def _attention(_event: Event, data: Event, page: _Page) -> str:
 
 def _hook(_event: Event, data: Event, page: _Page) -> str:
     path, took = one_line(data["path"], page.width - 20), span(int(data["durationMs"]))
+    hook = f"hook {path}" if path else "the hook"  # one that was named wrongly has no path
     if not _hook_failed(data):
-        return f"hook {path} ran ({took})"
+        return f"{hook} ran ({took})"
     if data.get("timeout"):
         what = "was ended: it took too long"
     elif data.get("signal") is not None:
@@ -181,7 +204,7 @@ def _hook(_event: Event, data: Event, page: _Page) -> str:
     else:
         what = f"failed with exit code {safe(data.get('exit'))}"
     tail = "\n".join(str(data.get("stderr") or "").strip().split("\n")[-MAX_HOOK_LINES:])
-    return f"hook {path} {what} ({took}); the loop is not affected" + (f"\n{indent(tail)}" if tail else "")
+    return f"{hook} {what} ({took}); the loop is not affected" + (f"\n{indent(tail)}" if tail else "")
 
 
 def _hook_failed(data: Event) -> bool:

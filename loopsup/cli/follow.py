@@ -97,14 +97,8 @@ def consume(
         if "event" in line:
             _show(line["event"], sink, seen)
         elif "status" in line:
-            first = seen.status is None
-            seen.status = dict(line["status"])
-            if first:
-                _show_past(past, sink, seen, since, seen.status if until_end else None)
-            if until_end and ended(seen.status):
-                seen.ending = Ending.DONE
+            if _told(line["status"], sink, seen, past, until_end=until_end, since=since):
                 break
-            sink.status(seen.status)
         elif "closed" in line:
             seen.ending, seen.reason = Ending.CLOSED, str(line["closed"])
             break
@@ -114,6 +108,24 @@ def consume(
     if seen.status is not None and seen.ending is Ending.DONE:
         sink.status(seen.status)
     return seen
+
+
+def _told(status: Status, sink: Sink, seen: Seen, past: Past, *, until_end: bool, since: int | None) -> bool:
+    """Take over a status; True where it is the end that was waited for."""
+    first = seen.status is None
+    seen.status = dict(status)
+    if first:
+        _show_past(past, sink, seen, since, seen.status if until_end else None)
+    if ended(seen.status):
+        if until_end:
+            seen.ending = Ending.DONE
+            return True
+        if seen.last_seq is not None:
+            # How it came about stands above the word for it, here as at the end of a `start`.
+            for event in past(seen.last_seq):
+                _show(event, sink, seen)
+    sink.status(seen.status)
+    return False
 
 
 def ended(status: Status) -> bool:

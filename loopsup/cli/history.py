@@ -12,7 +12,7 @@ from datetime import tzinfo
 from typing import Any
 
 from loopsup.cli import render, selection
-from loopsup.cli.common import JsonOption, SessionOption, note, out_json
+from loopsup.cli.common import JsonLinesOption, SessionOption, note, out_json
 from loopsup.cli.history_recoveries import Recovered, recovered, recovery_words
 from loopsup.cli.history_rows import (
     History,
@@ -29,10 +29,12 @@ from loopsup.errors import EXIT_DONE
 from loopsup.wire.events import CONTINUITY_RECOVERY
 from loopsup.wire.times import instant
 
+WIDE = 60  # columns; below this the counts go, and every outcome has a line of its own
+UNDER = 4 * " "
 TOLD = 3  # damaged lines named one by one; beyond that their number says enough
 
 
-def history(session: SessionOption = None, as_json: JsonOption = False) -> int:
+def history(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Show what happened to each iteration."""
     from loopsup.store import eventlog, journal
 
@@ -82,20 +84,25 @@ def text_lines(rows: list[Row], now: int, width: int, zone: tzinfo | None) -> It
                     yield ""
                 at = render.local_time(row.at, now, zone)
                 limits = f"{show_duration(row.policy.for_ms)}, {row.policy.max_iterations} iterations at most"
-                yield render.one_line(f"loop {row.number}, {at}: {rhythm_words(row.policy)}, {limits}", width)
+                heading = f"loop {row.number}, {at}: {rhythm_words(row.policy)}, {limits}"
+                yield from render.wrap(heading, width, after=render.INDENT)
                 yield render.INDENT + render.one_line(row.objective, width - len(render.INDENT))
-                yield render.fit(f"{'#':>4}  {'started':19}  {'took':>6}  {'prompts':>7}  {'calls':>5}", width)
+                if width >= WIDE:
+                    yield f"{'#':>4}  {'started':19}  {'took':>6}  {'prompts':>7}  {'calls':>5}"
             case IterationRow():
                 yield _iteration_line(row, now, width, zone)
             case NoteRow():
-                yield _fit(f"      {render.local_time(row.at, now, zone):19}  ", row.text, width)
+                at = render.local_time(row.at, now, zone)
+                yield _fit(f"      {at:19}  " if width >= WIDE else f"    {at}", row.text, width)
 
 
 def _iteration_line(row: IterationRow, now: int, width: int, zone: tzinfo | None) -> str:
     took = "" if row.took_ms is None else render.span(row.took_ms)
-    head = (
-        f"{row.number:>4}  {render.local_time(row.at, now, zone):19}  {took:>6}  {row.prompts:>7}  {row.calls:>5}  "
-    )
+    at = render.local_time(row.at, now, zone)
+    if width >= WIDE:
+        head = f"{row.number:>4}  {at:19}  {took:>6}  {row.prompts:>7}  {row.calls:>5}  "
+    else:
+        head = f"{row.number:>3} {at} {took}"
     asides = ["after a reminder"] if row.reminder else []
     if row.failed_tries:
         asides.append(f"{row.failed_tries} failed {'try' if row.failed_tries == 1 else 'tries'}")
@@ -107,9 +114,9 @@ def _iteration_line(row: IterationRow, now: int, width: int, zone: tzinfo | None
 def _fit(head: str, text: str, width: int) -> str:
     """On a narrow terminal the words get a line of their own rather than nothing."""
     room = width - len(head)
-    if room >= render.MIN_WIDTH:
+    if width >= WIDE and room >= render.MIN_WIDTH:
         return head + render.one_line(text, room)
-    return f"{render.fit(head.rstrip(), width)}\n{render.INDENT}{render.one_line(text, width - len(render.INDENT))}"
+    return f"{render.fit(head.rstrip(), width)}\n{UNDER}{render.one_line(text, width - len(UNDER))}"
 
 
 def row_object(row: Row) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from loopsup.cli.history_recoveries import Recovered
 from loopsup.core import events as happened
 from loopsup.core.durations import show as show_duration
-from loopsup.core.model import Auto, Flight, Loop, Paused, PauseReason, Policy, PromptKind
+from loopsup.core.model import Auto, Flight, Loop, Paused, Policy, PromptKind
+from loopsup.core.reasons import words as reason_words
 from loopsup.store.journal import DamagedLine
 from loopsup.wire.journal import Record, UnknownVersion
 
@@ -251,7 +252,7 @@ def _new_state(event: happened.Event, before: Loop | None, after: Loop | None) -
     if isinstance(after.phase, Paused):
         reason = after.phase.reason
         was = before.phase.reason if before is not None and isinstance(before.phase, Paused) else None
-        return [] if reason is was else [("paused", f"paused: {_pause_words(reason)}{_why(event)}")]
+        return [] if reason is was else [("paused", f"paused: {reason_words(reason)}{_why(event)}")]
     if after.terminal and (before is None or not before.terminal):
         by = " by you" if after.state.value == "stopped" else ""
         return [(after.state.value, f"{after.state.value}{by}")]
@@ -262,21 +263,6 @@ def _why(event: happened.Event) -> str:
     """The words of a refusal or a loss that led to a pause."""
     reason = getattr(event, "reason", None)
     return f" ({reason})" if isinstance(reason, str) else ""
-
-
-def _pause_words(reason: PauseReason) -> str:
-    return {
-        PauseReason.USER: "by you",
-        PauseReason.BLOCKED: "the agent is blocked",
-        PauseReason.DURATION_LIMIT: "its time is used up",
-        PauseReason.ITERATION_LIMIT: "all its iterations are used up",
-        PauseReason.PROTOCOL_ERROR: "no valid decision, or the agent could not be run",
-        PauseReason.SESSION_CLOSED: "the session was closed",
-        PauseReason.FORK: "the conversation was forked or moved",
-        PauseReason.INTERRUPTED: "its iteration was aborted",
-        PauseReason.SUPERVISOR_LOST: "its supervisor ended without closing",
-        PauseReason.UNKNOWN_VERSION: "written by another version of loopsup",
-    }[reason]
 
 
 def _went_on(before: Loop | None, after: Loop | None) -> bool:

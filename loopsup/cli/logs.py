@@ -15,16 +15,16 @@ from typing import Annotated, Any
 import typer
 
 from loopsup.cli import acting, selection
-from loopsup.cli.common import JsonOption, SessionOption, note
+from loopsup.cli.common import JsonLinesOption, SessionOption, note
 from loopsup.cli.follow import Ending, watch
 from loopsup.cli.screen import JsonLines, Screen, Sink
-from loopsup.cli.selection import Session
+from loopsup.cli.selection import Session, left
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 
 FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Go on with the events to come.")]
 
 
-def logs(follow: FollowOption = False, session: SessionOption = None, as_json: JsonOption = False) -> int:
+def logs(follow: FollowOption = False, session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Show the events of the session."""
     found = selection.pick(session)
     reader = Reader(found.folder)
@@ -52,6 +52,7 @@ def _live(session: Session, reader: Reader, sink: Sink) -> int:
             sink.event(event)
         raise acting.not_answering(session) from error
     except KeyboardInterrupt:
+        note(left(session))
         return EXIT_INTERRUPTED
     return SupervisorGoneError.exit if seen.ending is Ending.LOST else EXIT_DONE
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.cli import render
 from loopsup.cli.common import JsonOption, out_json
+from loopsup.core.reasons import short
 from loopsup.errors import EXIT_DONE, LoopsupError
 from loopsup.wire.control import Request
 from loopsup.wire.times import parse_instant
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 VERSION = 1
 PATIENCE_S = 0.5  # for a supervisor's answer, which takes a few ms; one that is busy longer is shown by its files
 ASKERS = 16  # at a time: 50 supervisors of which none answers still cost under 2 s
-MAX_NAME = 24  # columns; longer names push the state away
-MAX_STATE = 26
+HEAD = ("NAME", "AGENT", "STATE", "ITERATION", "NEXT WAKE", "DIRECTORY")
+DROPPED = ("DIRECTORY", "AGENT", "ITERATION")  # in this order, on a narrow terminal
+LIMITS = {"NAME": 24, "AGENT": 24, "STATE": 38}  # columns; longer names push the state away
+MIN_NAME, MIN_STATE, MIN_DIRECTORY = 4, 7, 10  # columns below which nothing is recognised
+GAP = "  "
 
 Ask = Callable[[Path], Mapping[str, Any] | None]
 Status = Mapping[str, Any]
@@ -93,26 +97,40 @@ def from_files(entry: Entry, now: Moment) -> Status:
 
 
 def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | None) -> list[str]:
-    """The list for people."""
+    """The list for people. What does not fit goes column by column; name, state and next wake stay to the last."""
     if not found:
         return ["no session on this machine; `loopsup start` makes one"]
-    table = [("NAME", "AGENT", "STATE", "ITERATION", "NEXT WAKE", "DIRECTORY")]
-    table += [_cells(status, now, zone) for status in found]
-    limits = (MAX_NAME, MAX_NAME, MAX_STATE, width, width)
-    columns = list(zip(*table, strict=True))
-    widths = [
-        min(limit, max(map(render.columns, column))) for limit, column in zip(limits, columns[:-1], strict=True)
-    ]
+    table = [HEAD, *(_cells(status, now, zone) for status in found)]
+    columns = list(range(len(HEAD)))
+    for dropped in DROPPED:
+        if sum(_widths(table, columns, width)) + len(GAP) * (len(columns) - 1) <= width:
+            break
+        columns.remove(HEAD.index(dropped))
+    widths = _widths(table, columns, width)
+    spare = width - sum(widths) - len(GAP) * (len(widths) - 1)
+    if spare < 0:  # name, state, wake on a very narrow one: the name gives way, then the state
+        for at, least in ((0, MIN_NAME), (1, MIN_STATE)):
+            taken = min(-spare, max(0, widths[at] - least))
+            widths[at], spare = widths[at] - taken, spare + taken
     lines = []
     for cells in table:
-        head = "  ".join(
-            render.pad(render.one_line(cell, size), size) for cell, size in zip(cells[:-1], widths, strict=True)
-        )
-        lines += _fit(head, cells[-1], width)
+        shown = [render.pad(render.one_line(cells[at], size), size) for at, size in zip(columns, widths, strict=True)]
+        lines.append(render.fit(GAP.join(shown).rstrip(), width))
     for status in found:
         if problem := status["session"].get("problem"):
-            lines.append(render.one_line(f"{status['session']['name']}: {problem}", max(width, render.UNCUT)))
+            line = f"{render.safe(status['session']['name'])}: {render.one_line(problem, render.UNCUT)}"
+            lines += render.wrap(line, width, after=render.INDENT)
     return lines
+
+
+def _widths(table: Sequence[Sequence[str]], columns: Sequence[int], width: int) -> list[int]:
+    """What each column takes; the directory is content with little, and gets what is left."""
+    sizes = [max(render.columns(render.one_line(cells[at], width)) for cells in table) for at in columns]
+    sizes = [min(size, LIMITS.get(HEAD[at], width)) for at, size in zip(columns, sizes, strict=True)]
+    if columns[-1] == HEAD.index("DIRECTORY"):
+        room = width - sum(sizes[:-1]) - len(GAP) * (len(sizes) - 1)
+        sizes[-1] = min(sizes[-1], max(room, MIN_DIRECTORY))
+    return sizes
 
 
 def _cells(status: Status, now: int, zone: tzinfo | None) -> tuple[str, str, str, str, str, str]:
@@ -124,7 +142,7 @@ def _cells(status: Status, now: int, zone: tzinfo | None) -> tuple[str, str, str
         count = wake = "-"
     else:
         reason = loop["pauseReason"]
-        state = f"{loop['state']}: {reason}" if reason else loop["state"]
+        state = f"{loop['state']}: {short(reason)}" if reason else loop["state"]
         count = f"{loop['iterationCount']}/{loop['maxIterations']}"
         wake = _wake(loop, now, zone)
     if silent:
@@ -140,14 +158,6 @@ def _wake(loop: Status, now: int, zone: tzinfo | None) -> str:
         return f"LATE, {at}"
     left = parse_instant(loop["nextDueAt"]) - now
     return f"{at} (in {render.wait_span(left)})" if left > 0 else f"{at} (now)"
-
-
-def _fit(head: str, last: str, width: int) -> list[str]:
-    """The last column takes what is left; on a narrow terminal it goes, and the rest is cut."""
-    room = width - render.columns(head) - 2
-    if room >= len(render.INDENT) + 8:
-        return [f"{head}  {render.one_line(last, room)}".rstrip()]
-    return [render.fit(head.rstrip(), width)]
 
 
 def _short(cwd: str) -> str:

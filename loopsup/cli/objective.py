@@ -38,7 +38,7 @@ def read(words: list[str], file: str | None) -> str:
     if file is not None:
         if words:
             raise UsageError("the objective is given twice, as an argument and with --objective-file; give one")
-        return _checked(_read_file(file), f"the file {file}")
+        return _checked(_stdin(), "standard input") if file == "-" else _checked(_read_file(file), f"the file {file}")
     if not words:
         raise UsageError(
             "the objective is missing; give it as one argument in quotes, as - for standard input, "
@@ -47,7 +47,7 @@ def read(words: list[str], file: str | None) -> str:
     if len(words) > 1:
         raise UsageError(f"the objective is one argument; put it in quotes: {_in_quotes(words)}")
     if words == ["-"]:
-        return _checked(sys.stdin.buffer.read(MAX_OBJECTIVE + 1), "standard input")
+        return _checked(_stdin(), "standard input")
     return _checked(os.fsencode(words[0]), "the objective")
 
 
@@ -61,6 +61,12 @@ def _checked(raw: bytes, where: str) -> str:
     if not text.strip():
         raise UsageError(f"{where} is blank; say what shall be reached")
     return text
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise UsageError("the objective cannot be read: standard input is closed")
+    return sys.stdin.buffer.read(MAX_OBJECTIVE + 1)
 
 
 def _read_file(name: str) -> bytes:

@@ -11,9 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from loopsup import registry
 from loopsup.cli import agent_choice, selection
 from loopsup.cli.common import note
 from loopsup.cli.selection import Session
+from loopsup.core.model import Loop, Paused
 from loopsup.errors import RefusedError, UsageError
 from loopsup.ports import Adapter, Conversation
 from loopsup.store.config import Config
@@ -65,17 +67,17 @@ def find(order: Order, config: Config) -> Place:
     here = selection.of_directory(order.cwd)
     taking = [session for session in here if session.alive() or _unfinished(session)]
     if len(taking) > 1:
-        raise UsageError(f"several sessions are open here: {selection.listed(taking)}; name one with --session NAME")
+        raise UsageError(f"several sessions are open here ({selection.listed(taking)}); name one with --session NAME")
     if taking:
         return _existing(taking[0], order)
     return _new(order, config, None, closed=here[0] if here else None)
 
 
 def _existing(session: Session, order: Order) -> Place:
-    loop = session.loop()
+    loop = session.truth()
     if loop is not None and not loop.terminal:
         raise RefusedError(
-            f"session '{session.name}' has a loop already ({selection.described(loop)}); stop it first, "
+            f"session '{session.name}' has a loop already ({selection.described(loop)}); {_way_on(session, loop)}, "
             "or start a second session beside it with --session NAME"
         )
     identity = session.identity
@@ -85,12 +87,13 @@ def _existing(session: Session, order: Order) -> Place:
             "start another one with --session NAME"
         )
     if order.agent_args and order.agent_args != identity.args:
+        registry.load(identity.agent).check_args(order.agent_args, Path(identity.cwd))  # a slip is told as such
         raise UsageError(
             f"the agent of session '{session.name}' keeps the arguments it was first started with; "
             "leave out what stands after --, or start another session with --session NAME"
         )
     if Path(identity.cwd) != order.cwd:
-        note(f"session '{session.name}' works in {identity.cwd}")
+        note(f"session '{session.name}' works in {identity.cwd}, not here")
     if not session.alive():
         return Place(How.REOPEN, session)
     if order.allow_all:
@@ -99,6 +102,13 @@ def _existing(session: Session, order: Order) -> Place:
             f"close it first: loopsup close --session {session.name}"
         )
     return Place(How.LIVE, session)
+
+
+def _way_on(session: Session, loop: Loop) -> str:
+    if isinstance(loop.phase, Paused):
+        named = f"--session {session.name}"
+        return f"`loopsup resume {named}` goes on with it, `loopsup stop {named}` ends it"
+    return "stop it first"
 
 
 def _unfinished(session: Session) -> bool:

@@ -21,12 +21,13 @@ MAX_SHOWN = 32  # characters of a wrong value that are repeated in the message
 _COUNT = re.compile(r"[0-9]{1,9}")  # nobody means a thousand million iterations
 
 EveryOption = Annotated[
-    str | None, typer.Option("--every", metavar="DUR|auto", help="The rhythm: 90s, 10m, 1h30m, 2d, or auto.")
+    str | None,
+    typer.Option("--every", metavar="DUR|auto", help="The rhythm (required): 90s, 10m, 1h30m, 2d, or auto."),
 ]
 AfterOption = Annotated[
     str | None, typer.Option("--after", metavar="DUR", help="Wait this long before the first iteration.")
 ]
-ForOption = Annotated[str | None, typer.Option("--for", metavar="DUR", help="The horizon, from now; default 24h.")]
+ForOption = Annotated[str | None, typer.Option("--for", metavar="DUR", help="The deadline, from now; default 24h.")]
 MaxIterationsOption = Annotated[
     str | None, typer.Option("--max-iterations", metavar="N", help="The most iterations; default 50.")
 ]
@@ -36,6 +37,19 @@ MinDelayOption = Annotated[
 MaxDelayOption = Annotated[
     str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait; default 24h.")
 ]
+
+# Those of `update`: what is not given stays, so nothing here has a default.
+NewEveryOption = Annotated[
+    str | None, typer.Option("--every", metavar="DUR|auto", help="The rhythm: 90s, 10m, 1h30m, 2d, or auto.")
+]
+NewForOption = Annotated[
+    str | None, typer.Option("--for", metavar="DUR", help="The deadline, counted from the loop's start.")
+]
+NewMaxIterationsOption = Annotated[
+    str | None, typer.Option("--max-iterations", metavar="N", help="The most iterations, those done included.")
+]
+NewMinDelayOption = Annotated[str | None, typer.Option("--min-delay", metavar="DUR", help="The shortest wait.")]
+NewMaxDelayOption = Annotated[str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait.")]
 
 
 class Faults:

@@ -83,6 +83,31 @@ def fit(line: str, width: int, *, more: bool = False) -> str:
     return "".join(kept).rstrip() + "…" if width > 0 else ""
 
 
+def wrap(text: str, width: int, *, after: str = "") -> list[str]:
+    """A safe line as lines of at most `width` columns, broken at spaces; the later ones behind `after`."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        before = f"{line} " if line else ""
+        if line.strip() and columns(before + word) > width:
+            lines.append(line)
+            before = after
+        line = before + word
+        while columns(line) > width:  # a word longer than a line is cut
+            head = _columns_of(line, width)
+            lines.append(head)
+            line = after + line[len(head) :]
+    return [*lines, line]
+
+
+def _columns_of(line: str, width: int) -> str:
+    used = 0
+    for at, char in enumerate(line):
+        used += _char_columns(char)
+        if used > width:
+            return line[: max(at, 1)]
+    return line
+
+
 def columns(text: str) -> int:
     """How many terminal columns `text` takes."""
     return len(text) if text.isascii() else sum(map(_char_columns, text))

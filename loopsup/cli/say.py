@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,8 @@ from loopsup.cli import acting, launch, selection
 from loopsup.cli.common import JsonOption, SessionOption
 from loopsup.cli.selection import Session
 from loopsup.cli.wait import TimeoutOption, seconds
-from loopsup.errors import AgentUnableError, UsageError, WaitTimeoutError
+from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
+from loopsup.errors import UsageError, WaitTimeoutError
 from loopsup.wire.control import MAX_OBJECTIVE, Request, Response
 
 
@@ -21,21 +22,28 @@ def say(
     words: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the message has been dealt with.")] = False,
     timeout: TimeoutOption = None,
-    autopilot: Annotated[bool, typer.Option("--autopilot", hidden=True)] = False,
+    autopilot: Annotated[
+        bool, typer.Option("--autopilot", help="Remind the agent until it says that the task is complete.")
+    ] = False,
+    max_reminders: Annotated[
+        int | None,
+        typer.Option("--max-reminders", metavar="N", min=0, max=MAX_REMINDERS, help="At most so often; default 5."),
+    ] = None,
     session: SessionOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Say something to the agent, as a normal user message."""
     text = _text(words or [])
-    if autopilot:
-        raise AgentUnableError(
-            "--autopilot needs an agent with a task_complete tool; none of the agents here has one"
-        )
+    if max_reminders is not None and not autopilot:
+        raise UsageError("--max-reminders is only for --autopilot; add --autopilot or leave it out")
     if timeout is not None and not wait:
         raise UsageError("--timeout is only for --wait; add --wait or leave it out")
     timeout_s = seconds(timeout)
     found = selection.pick(session)
-    response = _say(found, Request("say", {"text": text, "wait": wait}), timeout_s)
+    args: dict[str, Any] = {"text": text, "wait": wait}
+    if autopilot:
+        args |= {"autopilot": True, "maxReminders": DEFAULT_REMINDERS if max_reminders is None else max_reminders}
+    response = _say(found, Request("say", args), timeout_s)
     return acting.finish(found, response, as_json=as_json)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TextIO
 
 from loopsup.cli import render
 from loopsup.cli.event_words import colour_of
-from loopsup.cli.status_words import headline
+from loopsup.cli.status_words import headline, wrapped
 from loopsup.wire import events as ev
 
 ACTIVE = frozenset({"waiting", "queued", "running"})
@@ -119,13 +119,17 @@ class Screen:
         self._told = news
         if loop["state"] not in QUIET or loop.get("intent") or loop.get("late"):
             colour = "dim" if loop["state"] in ACTIVE else "bold"
-            self._print(render.safe(headline(loop, render.now_ms(), self._zone), multiline=True), colour)
+            text = render.safe(headline(loop, render.now_ms(), self._zone), multiline=True)
+            self._print(wrapped(text, self._columns()), colour)
 
     def maximum(self, iterations: int) -> None:
         self._max = iterations
 
     def say(self, text: str) -> None:
-        self._print(render.safe(text, multiline=True), None)
+        self._print(wrapped(render.safe(text, multiline=True), self._columns()), None)
+
+    def _columns(self) -> int:
+        return render.terminal_width() if self._width is None else self._width
 
     def finish(self) -> None:
         if self._line_open:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopsup.cli.common import here
-from loopsup.errors import NotFoundError, StorageError
+from loopsup.errors import NotFoundError, StorageError, UsageError
 from loopsup.store import home, lock, sessions
 from loopsup.store.identity import Identity
 from loopsup.store.sessions import Entry
@@ -51,6 +51,16 @@ class Session:
 
         return read_tail(self.folder).loop
 
+    def truth(self) -> Loop | None:
+        """The loop as it truly stands: paused where it was active and its supervisor is gone."""
+        loop = self.loop()
+        if self.alive():
+            return loop
+        from loopsup.clock import SystemClock
+        from loopsup.wire.status import without_owner
+
+        return without_owner(loop, SystemClock().now())
+
     def refreshed(self) -> Session:
         """The same session looked up again: the folder of a new one moves beside the agent's file."""
         return named(self.name)
@@ -59,9 +69,14 @@ class Session:
 def pick(name: str | None) -> Session:
     """The session a verb means. UsageError where there are several, NotFoundError where there is none."""
     wanted = wanted_name(name)
-    if wanted is not None:
-        return named(wanted)
-    return of_entry(sessions.choose(home.find_home(), here()))
+    try:
+        if wanted is not None:
+            return named(wanted)
+        return of_entry(sessions.choose(home.find_home(), here()))
+    except (NotFoundError, UsageError) as error:
+        if name is None and wanted is not None:  # nothing was typed: say where the name comes from
+            raise type(error)(f"{error.message} ({VARIABLE} names it)") from error
+        raise
 
 
 def wanted_name(name: str | None) -> str | None:
@@ -121,6 +136,21 @@ def listed(found: Iterable[Session]) -> str:
 
 def described(loop: Loop) -> str:
     """A loop in a few words, for a refusal."""
+    from loopsup.core.reasons import words
+
     reason = getattr(loop.phase, "reason", None)
-    state = loop.state.value if reason is None else f"paused, {reason.value}"
-    return f"{state}, {loop.iteration_count}/{loop.policy.max_iterations}"
+    state = loop.state.value if reason is None else f"paused, {words(reason.value)}"
+    return f"{state}, iteration {loop.iteration_count} of {loop.policy.max_iterations}"
+
+
+def left(session: Session) -> str:
+    """What somebody reads who leaves: how the loop stands, and what to do about it."""
+    from loopsup.core.model import Paused
+
+    name, loop = session.name, session.refreshed().truth()
+    if loop is None or loop.terminal:
+        ended = "" if loop is None else f"the loop has ended ({loop.state.value}), "
+        return f"left; {ended}`loopsup start --session {name} …` gives the conversation its next one"
+    if isinstance(loop.phase, Paused):
+        return f"left; the loop is paused, `loopsup resume --session {name}` goes on"
+    return f"left; the loop goes on, `loopsup stop --session {name}` ends it"

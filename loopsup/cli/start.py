@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from loopsup.cli import objective, starting
-from loopsup.cli.common import TAIL, JsonOption, SessionOption, here, note, show_result, show_status, warn
+from loopsup.cli.common import TAIL, SessionOption, here, note, show_result, show_status, warn
 from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
 from loopsup.cli.policy_options import (
     AfterOption,
@@ -26,10 +26,17 @@ from loopsup.cli.policy_options import (
     with_defaults,
 )
 from loopsup.cli.selection import Session
+from loopsup.cli.status_words import ENDED
 from loopsup.cli.wait import exit_code
 from loopsup.core.policy import check
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
 from loopsup.wire.control import Response
+
+EPILOG = """\b
+For an objective that starts with a dash:
+  loopsup start [OPTIONS] -- OBJECTIVE [-- AGENT ARGS…]
+Long ones: - or --objective-file - reads standard input.
+"""
 
 
 def start(
@@ -42,7 +49,14 @@ def start(
     max_iterations: MaxIterationsOption = None,
     min_delay: MinDelayOption = None,
     max_delay: MaxDelayOption = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="See `loopsup agents`.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="NAME",
+            help="The agent; default: default_agent, else the first found. See `loopsup agents`.",
+        ),
+    ] = None,
     session: SessionOption = None,
     continue_: Annotated[
         str | None,
@@ -50,7 +64,8 @@ def start(
     ] = None,
     allow_all: Annotated[bool, typer.Option("--allow-all", help="The agent need not ask before a tool.")] = False,
     objective_file: Annotated[
-        str | None, typer.Option("--objective-file", metavar="FILE", help="Read the objective from here.")
+        str | None,
+        typer.Option("--objective-file", metavar="FILE", help="Read the objective from here; - is standard input."),
     ] = None,
     continuity: ContinuityOption = None,
     continuity_max_resumes: MaxResumesOption = None,
@@ -58,7 +73,9 @@ def start(
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
-    as_json: JsonOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: event lines while it follows, the status object last.")
+    ] = False,
 ) -> int:
     """Keep an agent on OBJECTIVE (one argument, or - for standard input) until it is reached."""
     given, agent_args = objective.split_words(words or [], ctx.obj[TAIL], has_file=objective_file is not None)
@@ -121,6 +138,8 @@ def _follow(session: Session, *, as_json: bool) -> int:
         status = offline.status(session.refreshed())
     if as_json:
         show_status(status, as_json=True)
+    elif (status["loop"] or {}).get("state") in ENDED:
+        note(f"`loopsup start --session {session.name} …` gives this conversation its next objective")
     return exit_code(status)
 
 

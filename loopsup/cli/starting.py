@@ -21,6 +21,7 @@ from loopsup.cli.selection import Session
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError
 from loopsup.store.config import load_config
 from loopsup.store.home import find_home
+from loopsup.store.hooks import find_hook
 from loopsup.store.lock import creation_lock
 from loopsup.wire.control import Launch, Request, Response
 
@@ -117,9 +118,16 @@ def key_warnings(args: Iterable[str]) -> list[str]:
     return []
 
 
+def hook_warnings() -> list[str]:
+    """A hook that could not be run is told now, not in the night it is needed."""
+    problem = find_hook().problem
+    return [] if problem is None else [f"the attention hook cannot be used: {problem}"]
+
+
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
+    warn(hook_warnings())
     if config.continuity.problem is not None:
         warn([f"configuration: {config.continuity.problem}"])
     place = places.find(order, config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from loopsup.cli import acting, selection
 from loopsup.cli.common import JsonOption, SessionOption, note, show_status
+from loopsup.cli.status_words import NOT_ANSWERING
 from loopsup.errors import EXIT_DONE, SupervisorGoneError
 from loopsup.wire.control import Request
 
@@ -22,7 +23,11 @@ def status(session: SessionOption = None, as_json: JsonOption = False) -> int:
 
         found = found.refreshed()
         alive = found.alive()
-        show_status(offline.status(found, alive=alive), as_json=as_json)
+        shown = offline.status(found, alive=alive)
+        if alive:
+            known = shown["session"]["problem"]
+            shown["session"]["problem"] = f"{known}; {NOT_ANSWERING}" if known else NOT_ANSWERING
+        show_status(shown, as_json=as_json)
         if not alive:  # it died while we asked: the files have the truth
             return EXIT_DONE
         note(error.message)

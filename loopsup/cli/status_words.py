@@ -6,14 +6,29 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from loopsup.cli.render import RECOVERIES, columns, local_time, one_line, pad, safe, span, wait_span
+from loopsup.cli.render import (
+    INDENT,
+    RECOVERIES,
+    fit,
+    local_time,
+    one_line,
+    pad,
+    safe,
+    span,
+    wait_span,
+    wrap,
+)
 from loopsup.core.durations import show as show_duration
-from loopsup.core.limits import PROTOCOL_RETRY_CEILING
+from loopsup.core.limits import PROTOCOL_RETRY_CEILING, SECOND
 from loopsup.wire.times import parse_instant
 
 LABEL = 11  # columns of the left-hand words
 ENDED = frozenset({"completed", "failed", "stopped"})
-MIN_VALUE = 20  # a value is never cut to less than this, however narrow the terminal
+MIN_VALUE = 20  # a value has at least these columns beside its label, else a line of its own
+NARROW = 80  # below this no value is on one line by force
+MAX_LINES = 4  # of a value: a status is to be taken in at a glance
+LONG_ROWS = {"objective": MAX_LINES, "summary": MAX_LINES, "evidence": MAX_LINES, "because": MAX_LINES, "QUESTION": 8}
+NOT_ANSWERING = "the supervisor does not answer; this is the last state in its journal"
 
 Status = Mapping[str, Any]
 
@@ -56,7 +71,7 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
     rows = [("session", session_line(status["session"]))]
     if loop is None:
         return _table([*rows, *_trouble(status["session"]), ("loop", "none; `loopsup start` gives it one")], width)
-    head = headline(loop, now, zone)
+    head = headline(loop, now, zone) + next_loop(status)
     rows += [
         *_trouble(status["session"]),
         ("objective", loop["objective"]),
@@ -67,8 +82,7 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
         *_attention(loop),
         *_extras(loop, zone, now),
     ]
-    # The headline is never cut: it says what to do.
-    return f"{head}\n{_table(rows, width)}"
+    return f"{wrapped(head, width)}\n{_table(rows, width)}"
 
 
 def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
@@ -89,7 +103,7 @@ def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
         case "failed":
             text = "failed: the agent reports that the objective cannot be reached"
         case "stopped":
-            text = "stopped: you ended it; `loopsup start` begins the next loop in this conversation"
+            text = "stopped: you ended it"
         case _:
             text = safe(state)
     if loop.get("late"):
@@ -100,12 +114,37 @@ def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
     return text
 
 
+def wrapped(text: str, width: int) -> str:
+    """Sentences that say what to do are never cut, only broken."""
+    return "\n".join(line for part in text.split("\n") for line in wrap(part, width, after=INDENT))
+
+
+def next_loop(status: Status) -> str:
+    """How an ended loop's conversation is taken up again."""
+    if status["loop"]["state"] not in ENDED:
+        return ""
+    if status["session"]["supervisor"]["alive"]:
+        return "; `loopsup start` begins the next loop in this conversation"
+    name = safe(status["session"]["name"])
+    return f"; `loopsup start --session {name}` goes on in this conversation, `loopsup start` makes a new one"
+
+
 def pause_words(loop: Status) -> tuple[str, str]:
     """Why the loop is paused and what to do next."""
     reason = safe(loop.get("pauseReason"))
     why, then = _PAUSED.get(reason, (reason, "`loopsup resume` goes on"))
-    longer = show_duration(2 * int(loop.get("forMs") or 0))
-    return why, then.format(longer=longer, more=2 * int(loop.get("maxIterations") or 0))
+    return why, then.format(longer=show_duration(_longer(loop)), more=_more(loop))
+
+
+def _longer(loop: Status) -> int:
+    """A time that really gives more: the next multiple with at least half a period left."""
+    period, elapsed = int(loop.get("forMs") or SECOND), int(loop.get("calendarElapsedMs") or 0)
+    return max(2, (elapsed + period // 2) // period + 1) * period
+
+
+def _more(loop: Status) -> int:
+    most = int(loop.get("maxIterations") or 0)
+    return most + max(most, int(loop.get("iterationCount") or 0))
 
 
 def next_wake(loop: Status, now: int, zone: tzinfo | None) -> str:
@@ -216,13 +255,32 @@ def _trouble(session: Status) -> list[tuple[str, str]]:
     rows = []
     if session.get("problem"):
         rows.append(("PROBLEM", str(session["problem"])))
-    if session["supervisor"]["alive"] and not session["supervisor"]["responding"]:
-        rows.append(("PROBLEM", "the supervisor does not answer; this is the last state in its journal"))
+    silent = session["supervisor"]["alive"] and not session["supervisor"]["responding"]
+    if silent and NOT_ANSWERING not in str(session.get("problem")):
+        rows.append(("PROBLEM", NOT_ANSWERING))
     return rows
 
 
 def _table(rows: list[tuple[str, str]], width: int) -> str:
-    room = max(MIN_VALUE, width - LABEL)
-    return "\n".join(
-        pad(safe(label), max(LABEL, columns(label) + 1)) + one_line(value, room) for label, value in rows
-    )
+    label_width = LABEL if width >= LABEL + MIN_VALUE else 0
+    lines: list[str] = []
+    for label, value in rows:
+        most = LONG_ROWS.get(label, 1 if width >= NARROW else MAX_LINES)
+        shown = _value(value, width - (label_width or len(INDENT)), most)
+        if label_width:
+            lines += [pad(safe(label) if n == 0 else "", LABEL) + line for n, line in enumerate(shown)]
+        else:  # too narrow for two columns: the label has a line of its own
+            lines += [fit(safe(label), width)] if label else []
+            lines += [INDENT + line for line in shown]
+    return "\n".join(lines)
+
+
+def _value(value: str, room: int, most: int) -> list[str]:
+    """At most that many lines; where more is left, the last says where it is."""
+    if most == 1:
+        return [one_line(value, room)]
+    whole = one_line(value, (most + 1) * room)
+    lines = wrap(whole, room)
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], fit(lines[most - 1], room - 1, more=True), fit("(`--json` has all of it)", room)]

@@ -11,12 +11,12 @@ from loopsup.cli import acting
 from loopsup.cli.common import JsonOption, SessionOption
 from loopsup.cli.continuity_options import ContinuityOption, said
 from loopsup.cli.policy_options import (
-    EveryOption,
     Faults,
-    ForOption,
-    MaxDelayOption,
-    MaxIterationsOption,
-    MinDelayOption,
+    NewEveryOption,
+    NewForOption,
+    NewMaxDelayOption,
+    NewMaxIterationsOption,
+    NewMinDelayOption,
     changes,
 )
 from loopsup.errors import UsageError
@@ -26,11 +26,11 @@ from loopsup.wire.control import Request
 def update(
     *,
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    every: EveryOption = None,
-    for_: ForOption = None,
-    max_iterations: MaxIterationsOption = None,
-    min_delay: MinDelayOption = None,
-    max_delay: MaxDelayOption = None,
+    every: NewEveryOption = None,
+    for_: NewForOption = None,
+    max_iterations: NewMaxIterationsOption = None,
+    min_delay: NewMinDelayOption = None,
+    max_delay: NewMaxDelayOption = None,
     continuity: ContinuityOption = None,
     after: Annotated[str | None, typer.Option("--after", hidden=True)] = None,
     session: SessionOption = None,

@@ -12,10 +12,10 @@ import typer
 
 from loopsup import client
 from loopsup.cli import acting, selection
-from loopsup.cli.common import JsonOption, SessionOption, show_status
+from loopsup.cli.common import JsonOption, SessionOption, note, show_status
 from loopsup.cli.policy_options import Faults
-from loopsup.cli.selection import Session
-from loopsup.errors import WAIT_EXIT, NotFoundError, SupervisorGoneError, WaitTimeoutError
+from loopsup.cli.selection import Session, left
+from loopsup.errors import EXIT_INTERRUPTED, WAIT_EXIT, NotFoundError, SupervisorGoneError, WaitTimeoutError
 from loopsup.wire.control import Request
 
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DUR", help="Give up after this long.")]
@@ -25,7 +25,11 @@ def wait(timeout: TimeoutOption = None, session: SessionOption = None, as_json: 
     """Block until the loop ends or needs a person; the exit code says which."""
     timeout_s = seconds(timeout)
     found = selection.pick(session)
-    status = _until_it_rests(found, timeout_s)
+    try:
+        status = _until_it_rests(found, timeout_s)
+    except KeyboardInterrupt:
+        note(left(found))
+        return EXIT_INTERRUPTED
     code = exit_code(status)
     show_status(status, as_json=as_json)
     return code

@@ -36,6 +36,7 @@ from loopsup.core.moves import (
     refuse,
     stop,
 )
+from loopsup.core.reasons import words
 
 NO_LOOP = "there is no loop in this session; start one with `loopsup start`"
 _UNREADABLE = "the loop's state was written by another version of loopsup; only status and stop work on it"
@@ -44,7 +45,9 @@ _UNREADABLE = "the loop's state was written by another version of loopsup; only 
 def on_start(loop: Loop | None, event: Start, now: Moment) -> Step:
     if loop is not None and not loop.terminal:
         return refuse(
-            loop, f"this session has a loop already ({_described(loop)}); a second one needs --session NAME"
+            loop,
+            f"this session has a loop already ({_described(loop)}); {_way_on(loop)}, "
+            "or start a second session beside it with --session NAME",
         )
     if not event.objective.strip():
         return refuse(loop, "the objective is blank", "usage")
@@ -70,7 +73,7 @@ def on_pause(loop: Loop | None, event: Pause, now: Moment) -> Step:
         case Running(flight):
             return _pause_running(loop, flight)
         case Paused(reason):
-            return done(Step(loop), f"the loop is paused already ({reason})")
+            return done(Step(loop), f"the loop is paused already ({words(reason)})")
         case _:
             return _ended(loop)
 
@@ -220,8 +223,13 @@ def _intend(loop: Loop, flight: Flight, intent: Intent | None) -> Loop:
 
 
 def _described(loop: Loop) -> str:
-    paused = f", {loop.phase.reason}" if isinstance(loop.phase, Paused) else ""
+    paused = f", {words(loop.phase.reason)}" if isinstance(loop.phase, Paused) else ""
     return f"{loop.state}{paused}, iteration {loop.iteration_count} of {loop.policy.max_iterations}"
+
+
+def _way_on(loop: Loop) -> str:
+    paused = isinstance(loop.phase, Paused)
+    return "`loopsup resume` goes on with it, `loopsup stop` ends it" if paused else "stop it first"
 
 
 def _ended(loop: Loop) -> Step:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
-from loopsup.errors import LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
+from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
@@ -159,11 +160,23 @@ class Handlers:
             raise UsageError("the message is blank")
         wait = args.get("wait") is True
         waiter: asyncio.Future[str] | None = asyncio.get_running_loop().create_future() if wait else None
-        self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter))
+        self._supervisor.host.say(Message(text, str(uuid.uuid4()), waiter, reminders=self._reminders(args)))
         self._supervisor.touch()
         if waiter is None:
             return "the message is on its way", ()
         return await waiter or "the agent has settled without saying anything", ()
+
+    def _reminders(self, args: Mapping[str, Any]) -> int | None:
+        """The autopilot's bound, None for a plain message."""
+        if args.get("autopilot") is not True:
+            return None
+        if not self._supervisor.host.slot.capabilities.task_complete:
+            agent = self._supervisor.identity.agent
+            raise AgentUnableError(f"--autopilot needs an agent with a task_complete tool; '{agent}' has none")
+        most = _integer(args.get("maxReminders", DEFAULT_REMINDERS), "maxReminders")
+        if not 0 <= most <= MAX_REMINDERS:
+            raise UsageError(f"--max-reminders is a whole number from 0 to {MAX_REMINDERS}")
+        return most
 
     async def _answer(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         allow, which = args.get("allow"), args.get("id")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -23,7 +24,6 @@ from loopsup.ports import (
     DecisionCall,
     Doing,
     Handover,
-    Origin,
     Prompt,
     Refused,
     Unknown,
@@ -33,7 +33,7 @@ from loopsup.shell.continuity import Recovery
 from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
 from loopsup.shell.questions import Questions
-from loopsup.shell.run import Message, Run, account, fail, resolve
+from loopsup.shell.run import Message, Run, account, fail, reminder, resolve
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
@@ -108,16 +108,16 @@ class AgentHost:
             self._starting = None
             self.pump()
 
-    async def hand_over(
-        self, prompt: Prompt, waiter: asyncio.Future[str] | None = None, *, fresh: bool = True
-    ) -> Handover:
+    async def hand_over(self, prompt: Prompt, message: Message | None = None, *, fresh: bool = True) -> Handover:
         """Give the agent a prompt. The `user.message` event appears once it has provably arrived."""
         if not self.slot.up:
             return Refused("the agent is not there")
         if self.run is not None:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
-        run = self._take(Run(stamp=prompt.stamp, unsaid=said, waiter=waiter))
+        run = self._take(Run(stamp=prompt.stamp, unsaid=said))
+        if message is not None:
+            run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:
             self.recovery.begin(prompt.origin)
         self._watch.sign()
@@ -162,7 +162,8 @@ class AgentHost:
         if self.run is not None or not self.slot.up or not self._messages or self._messages[0] is not message:
             return
         self._messages.popleft()
-        result = await self.hand_over(Prompt(message.text, Origin.USER, message.id), message.waiter)
+        autopilot = message.reminders is not None
+        result = await self.hand_over(Prompt(message.text, message.origin, message.id, autopilot=autopilot), message)
         if not isinstance(result, Refused):
             return
         if result.busy:
@@ -281,6 +282,9 @@ class AgentHost:
         if aborted and run.aborted is None:
             run.aborted = AbortReason.USER  # somebody inside the agent pressed its own stop
         self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
+        following = reminder(run, str(uuid.uuid4()))
+        if following is not None:
+            self._messages.append(following)  # behind what a person said meanwhile (P5 before P7)
         resolve(run)
         self._desk.settled(run)
         self.pump()

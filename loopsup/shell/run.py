@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loopsup.core.autopilot import REMINDER, remind
 from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import LoopsupError
+from loopsup.ports import Origin
 from loopsup.wire import events as words
 
 MAX_ANSWER = 1024 * 1024  # characters of an answer shown to who waits for it; the agent's own file has all
@@ -20,6 +22,7 @@ class Run:
 
     `stop`, `error`, `retry_after_ms`: how its last turn ended.
     `answer`: the last thing the agent said in it; `waiter` gets that when it has settled.
+    `reminders`: what is left of an autopilot's (None: not one); `completed`: the model called `task_complete`.
     """
 
     stamp: Stamp | None = None
@@ -34,6 +37,8 @@ class Run:
     unsaid: Mapping[str, Any] | None = None
     answer: str = ""
     waiter: asyncio.Future[str] | None = None
+    reminders: int | None = None
+    completed: bool = False
 
     @property
     def iteration(self) -> int | None:
@@ -42,12 +47,17 @@ class Run:
 
 @dataclass(slots=True)
 class Message:
-    """A user's message on its way. `waiter` is resolved when it has settled; `not_before`: monotonic ms."""
+    """A user's message on its way. `waiter` is resolved when it has settled; `not_before`: monotonic ms.
+
+    `reminders`: how many an autopilot has left, None for a plain message.
+    """
 
     text: str
     id: str
     waiter: asyncio.Future[str] | None = None
     not_before: int = 0
+    origin: Origin = Origin.USER
+    reminders: int | None = None
 
 
 def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
@@ -62,8 +72,22 @@ def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:
         run.retry_after_ms = error.get("retryAfterMs")
     elif kind == words.ASSISTANT_MESSAGE:
         run.answer = words.bounded(str(data.get("text", "")), MAX_ANSWER) or run.answer
+    elif kind == words.SESSION_TASK_COMPLETE:
+        run.completed = True
     elif kind == words.SESSION_ERROR:
         run.error = words.bounded(str(data.get("message", "")))  # it goes into the journal and the status
+
+
+def reminder(run: Run, message_id: str) -> Message | None:
+    """The autopilot's next message after `run`, which then waits in its stead; None: it has ended."""
+    left = run.reminders
+    if left is None:
+        return None
+    ended_badly = run.error is not None or run.stop == "error"
+    if not remind(left, completed=run.completed, error=ended_badly, aborted=run.aborted is not None):
+        return None
+    waiter, run.waiter = run.waiter, None
+    return Message(REMINDER, message_id, waiter, origin=Origin.AUTOPILOT, reminders=left - 1)
 
 
 def resolve(run: Run) -> None:

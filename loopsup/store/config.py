@@ -159,6 +159,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _hook(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("the absolute path of one executable file; for no hook, leave the line out")
+    return value
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("true or false")
@@ -212,7 +218,7 @@ def _one_of(*words: str) -> Check:
 
 
 SETTINGS: Mapping[str, Mapping[str, Check]] = {
-    "": {"default_agent": _text, "on_attention": _text},
+    "": {"default_agent": _text, "on_attention": _hook},
     "agent": {"silence_timeout": _duration_or_off},
     "envelope": {"language": _one_of("en", "pt")},
     "permissions": {

@@ -45,6 +45,8 @@ class Home:
     def check(self) -> bool:
         """For readers: False where there is no state yet; StorageError where it cannot be trusted."""
         if not self.sessions.is_dir():
+            if self.root.exists() and not self.root.is_dir():
+                raise StorageError(f"{_shown(self.root)} is not a directory, so it can keep no state; move it away")
             return False
         check_private(self.root)
         check_private(self.sessions)

@@ -122,7 +122,7 @@ def choose(home: Home, cwd: Path, name: str | None = None) -> Entry:
     candidates = [entry for entry in here if entry.live]
     if len(candidates) > 1:
         names = ", ".join(entry.name for entry in candidates)
-        raise UsageError(f"there are several sessions here ({names}); name one with --session NAME")
+        raise UsageError(f"several sessions are open here ({names}); name one with --session NAME")
     return candidates[0] if candidates else max(here, key=lambda entry: (entry.last_at, entry.name))
 
 

@@ -23,7 +23,7 @@ Arguments by verb (all optional unless said):
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
-    say       text (required), wait: bool
+    say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
     answer    allow: bool (required), id
 
@@ -73,7 +73,7 @@ VERBS = frozenset(
         "decide",
     }
 )
-AGENT_VERBS = frozenset({"ping", "status", "follow", "hello", "decide"})  # what a process below the agent may ask
+AGENT_VERBS = frozenset({"ping", "status", "hello", "decide"})  # what a process below the agent may ask
 EARLY_VERBS = frozenset({"ping", "status", "hello", "decide"})  # answered while a new session's agent comes up
 SOCKET_VARIABLE = "LOOPSUP_SOCKET"  # these two are in the environment of an agent's tool carrier
 TOKEN_VARIABLE = "LOOPSUP_TOKEN"  # noqa: S105  (the name of a variable)

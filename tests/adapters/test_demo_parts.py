@@ -51,6 +51,7 @@ def test_arguments(args: tuple[str, ...], options: Options) -> None:
         (("--run=make",), "does not know the argument '--run'"),
         (("--file", "a", "--file", "b"), "--file is given twice"),
         (("--file", "a", "--run", "make"), "exclude each other"),
+        (("--help",), "takes '--file PATH' (the first word"),
         (("status.txt",), "does not know the argument 'status.txt'"),
         (("--file", "a", "--turns", "0"), "not '0'"),
         (("--file", "a", "--turns", "101"), "not '101'"),

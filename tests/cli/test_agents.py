@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,21 @@ def test_the_page() -> None:
 def test_the_page_is_never_wider_than_the_terminal(width: int) -> None:
     lines = list(agents.text_lines([row(Adapter("x" * 100)), row(Raising())], width))
     assert max(map(render.columns, lines)) <= width
+
+
+def test_an_agent_only_the_configuration_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.toml").write_text('default_agent = "codex"\n[agents.pi-old]\ncommand = "/opt/pi"\n')
+    monkeypatch.setenv("LOOPSUP_CONFIG", str(tmp_path / "c.toml"))
+    monkeypatch.setenv("LOOPSUP_ADAPTERS", "none-of-them")
+    assert app.run(["agents"]) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == [
+        "pi-old: unknown",
+        "  not installed: [agents] of the configuration names it, and no adapter of that name is there",
+        "codex: unknown",
+        "  not installed: default_agent of the configuration names it, and no adapter of that name is there",
+    ]
 
 
 def test_no_agent_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

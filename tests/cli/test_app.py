@@ -38,6 +38,7 @@ def python(*argv: str, env: dict[str, str] | None = None, stdin: str = "") -> su
         ([], "no command given; see `loopsup --help`"),
         (["strat"], "no such command 'strat'"),
         (["--bogus"], "no such option: --bogus"),
+        (["--session", "status"], "options stand after the command: loopsup status --session"),
         (["status", "--bogus"], "no such option: --bogus; see `loopsup status --help`"),
         (["status", "--sesion", "x"], "(Possible options: --json, --session)"),
         (["status", "--session"], "option '--session' requires an argument; see `loopsup status --help`"),
@@ -105,6 +106,8 @@ START = ["start", "--every", "10m"]
         ([*START, "--objective-file", "f", "x"], "given twice"),
         ([*START, "--session", ".x", "y"], "is no session name"),
         ([*START, "--driver", "tick", "x"], "no such option: --driver"),
+        ([*START, "-fix it"], 'stands after --: loopsup start [OPTIONS] -- "-fix it"'),
+        ([*START, "-fix"], "(an objective that starts with - stands after --)"),
         ([*START, "--session", "--", "x"], "option '--session' requires an argument"),
     ],
 )
@@ -134,7 +137,7 @@ def test_all_faults_of_a_start_are_told_at_once(run: Run) -> None:
         (["abort", "--session", "none", "--json"], 3, "not_found"),
         (["status", "--json", "--json"], 2, "usage"),
         (["start", "--json", "x"], 2, "usage"),
-        (["say", "--json", "--autopilot", "x"], 6, "agent_unable"),
+        (["say", "--json", "--max-reminders", "3", "x"], 2, "usage"),
     ],
 )
 def test_with_json_an_error_is_an_object_on_standard_output(
@@ -243,6 +246,65 @@ def test_a_cheap_verb_imports_nothing_heavy(sessions: Sessions, verb: str) -> No
     )
     done = python("-c", code)
     assert done.stderr.strip().endswith("loaded []"), done.stderr
+
+
+@pytest.mark.parametrize("argv", [("help",), ("help", "update"), ("update", "--help")])
+def test_help_is_as_wide_as_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]) -> None:
+    monkeypatch.setenv("COLUMNS", "44")
+    result = run(*argv)
+    assert (result.code, result.err) == (0, "")
+    assert 30 < max(map(len, result.out.split("\n"))) <= 44
+    assert ("horizon" in result.out, "[words]" in result.out, "default 24h" in result.out) == (False, False, False)
+
+
+def test_a_deleted_directory_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for argv in (["status"], ["start", "--every", "10m", "x"]):
+        result = run(*argv)
+        assert (result.code, result.err) == (
+            2,
+            "loopsup: the directory you are in no longer exists; go into another one with cd\n",
+        )
+
+
+def test_a_state_home_that_is_a_file_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    result = run("ls")
+    assert (result.code, result.out) == (1, "")
+    assert "home is not a directory" in result.err
+
+
+def test_the_variable_is_named_where_it_is_wrong(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPSUP_SESSION", "typo")
+    result = run("status")
+    assert result.err == "loopsup: there is no session 'typo'; see: loopsup ls (LOOPSUP_SESSION names it)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirection", "says"),
+    [
+        (">&-", b"loopsup: standard output is closed, so there is nowhere to answer; use >/dev/null instead\n"),
+        (">/dev/full", b"loopsup: cannot write to standard output: No space left on device\n"),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_takes_nothing_is_one_sentence(
+    sessions: Sessions, redirection: str, says: bytes, unbuffered: str
+) -> None:
+    if redirection.endswith("full") and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    sessions.make(loop=a_loop())
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": unbuffered}
+    for verb in ("status", "status --json"):
+        line = f'"$0" -m loopsup {verb} {redirection}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", line, sys.executable], env=env, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (1, says), verb
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.cli import app
+from loopsup.core import events as ev
 from loopsup.store.lock import SessionLock
 from tests.cli.reading import Made, event, json_lines
 
@@ -42,6 +43,17 @@ def test_the_conversation_from_now_on(session: Made, capsys: pytest.CaptureFixtu
     assert first.startswith("── iteration 2 of 50 · ")
     assert (second, rest[0]) == ("  hi", "the session 'proj' was closed (idle)")
     assert (session.folder / "journal.jsonl").read_bytes() == journal
+
+
+def test_what_is_said_where_no_loop_is_active(session: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    session.tell(0, ev.Pause()).decide("continue", 1000)
+    with session.owned({"closed": "idle"}):
+        assert app.run(["attach"]) == 0
+    assert capsys.readouterr().err.endswith("its loop is paused (by you); Ctrl-C leaves\n")
+    session.tell(2000, ev.Stop())
+    with session.owned({"closed": "idle"}):
+        assert app.run(["attach"]) == 0
+    assert capsys.readouterr().err.endswith("its loop has ended (stopped); Ctrl-C leaves\n")
 
 
 def test_as_json_only_events_are_on_standard_output(session: Made, capsys: pytest.CaptureFixture[str]) -> None:

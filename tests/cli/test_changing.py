@@ -11,7 +11,7 @@ from loopsup import client
 from loopsup.cli import acting, launch, selection
 from loopsup.core.model import Completed, Paused, PauseReason, State, Stopped
 from loopsup.core.overrides import Overrides
-from loopsup.errors import RefusedError
+from loopsup.errors import AgentUnableError, RefusedError
 from loopsup.store.identity import load_identity
 from loopsup.store.lock import SessionLock
 from loopsup.wire.control import Launch, Request, Response
@@ -230,7 +230,12 @@ def test_say_wait_timeout_is_124(run: Run, sessions: Sessions) -> None:
     assert "the message stays said" in result.err
 
 
-def test_autopilot_needs_an_agent_that_can(run: Run) -> None:
-    result = run("say", "--autopilot", "x")
+def test_autopilot_needs_an_agent_that_can(run: Run, sessions: Sessions) -> None:
+    unable = Response(error=AgentUnableError("--autopilot needs an agent with a task_complete tool"))
+    with sessions.live(loop=a_loop(), say=unable) as fake:
+        result = run("say", "--autopilot", "--max-reminders", "0", "x")
     assert (result.code, result.out) == (6, "")
     assert "task_complete" in result.err
+    assert [request.args for request in fake.asked if request.verb == "say"] == [
+        {"text": "x", "wait": False, "autopilot": True, "maxReminders": 0}
+    ]

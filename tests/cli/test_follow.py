@@ -89,7 +89,7 @@ def test_a_session_without_a_loop_is_not_waited_for() -> None:
 def test_a_watcher_sees_only_what_comes_and_stays_after_the_end() -> None:
     lines = (status("running"), {"event": at(2, 7)}, status("completed"), {"event": at(3, 9)}, {"closed": "idle"})
     seen, pages = consumed(*lines, past=file(at(0, 1), at(2, 7), at(3, 9)))
-    assert pages == ["running", 7, "completed", 9]
+    assert pages == ["running", 7, 9, "completed"]
     assert (seen.ending, seen.reason) == (Ending.CLOSED, "idle")
 
 

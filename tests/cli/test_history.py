@@ -308,7 +308,7 @@ def test_the_page() -> None:
 def test_the_page_on_a_narrow_terminal() -> None:
     lines = "\n".join(history.text_lines(ROWS, T0, 40, UTC)).split("\n")
     assert max(map(render.columns, lines)) <= 40
-    assert "  continue: s" in lines
+    assert "    continue: s" in lines
 
 
 def test_the_page_without_a_loop() -> None:

@@ -50,11 +50,11 @@ def test_every_kind_of_row() -> None:
     (broken.folder / "session.toml").write_text("name = 3\n")
     with waiting.owned(), SessionLock.acquire(silent.folder):
         found = listed(now=2 * MINUTE)
-    assert page(found, 2 * MINUTE) == [
+    assert page(found, 2 * MINUTE, 300) == [
         "NAME      AGENT  STATE                    ITERATION  NEXT WAKE         DIRECTORY",
         "empty     demo   no loop                  -          -                 ~",
         "ended     demo   completed                1/50       -                 ~/a",
-        "lost      demo   paused: supervisor_lost  1/50       -                 /srv/b",
+        "lost      demo   paused: supervisor lost  1/50       -                 /srv/b",
         "silent    demo   running (no answer)      1/50       -                 /srv/d",
         "waiting   demo   waiting                  1/50       00:11:00 (in 9m)  /srv/c",
         "x-broken  -      broken                   -          -",
@@ -80,7 +80,20 @@ def test_a_late_wake_is_loud() -> None:
 @pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_rows_fit_the_terminal(width: int) -> None:
     Made("a" * 60, Path("/srv/" + "long/" * 40)).start()
-    assert max(map(render.columns, page(listed(), width=width))) <= width
+    shown = page(listed(), width=width)
+    assert max(map(render.columns, shown)) <= width
+    assert [word in shown[0] for word in ("NAME", "STATE", "NEXT")] == [True] * 3
+
+
+def test_the_state_and_the_next_wake_stay_at_forty_columns() -> None:
+    made = Made("project-one", Path("/srv/a/long/directory")).start().decide("continue", MINUTE)
+    with made.owned():
+        found = listed(now=2 * MINUTE)
+    assert page(found, 2 * MINUTE, 45) == [
+        "NAME         STATE    NEXT WAKE",
+        "project-one  waiting  00:11:00 (in 9m)",
+    ]
+    assert page(found, 2 * MINUTE, 60)[0].split() == ["NAME", "AGENT", "STATE", "ITERATION", "NEXT", "WAKE"]
 
 
 def test_hostile_directories_and_problems_are_harmless() -> None:

@@ -50,6 +50,8 @@ def test_it_is_kept_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file.write_bytes(ODD.encode())
     monkeypatch.setattr(sys, "stdin", Stdin(ODD.encode()))
     assert [objective.read([ODD], None), objective.read([], str(file)), objective.read(["-"], None)] == [ODD] * 3
+    monkeypatch.setattr(sys, "stdin", Stdin(ODD.encode()))
+    assert objective.read([], "-") == ODD
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,24 @@ def test_a_stop_is_two_records_the_loss_and_the_stop(sessions: Sessions, hooks: 
     ]
     assert hooks == []
     assert probe(folder) is None
+
+
+@pytest.mark.parametrize("change", [offline.stop, offline.close])
+def test_the_socket_a_dead_supervisor_left_is_removed(sessions: Sessions, change: Any) -> None:
+    sessions.make(loop=a_loop())
+    session = selection.named("work")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(session.socket))
+    change(session)
+    assert not session.socket.exists()
+
+
+def test_what_is_no_socket_stays(sessions: Sessions) -> None:
+    sessions.make(loop=a_loop())
+    session = selection.named("work")
+    session.socket.write_text("mine")
+    offline.stop(session)
+    assert session.socket.read_text() == "mine"
 
 
 def test_the_journal_replays(sessions: Sessions) -> None:

@@ -227,6 +227,9 @@ def test_status_without_a_loop() -> None:
     )
 
 
+NEXT = "; `loopsup start` begins the next loop in this conversation"
+
+
 @pytest.mark.parametrize(
     ("change", "first"),
     [
@@ -242,16 +245,27 @@ def test_status_without_a_loop() -> None:
             "queued: an iteration is due and starts as soon as the agent is free\n"
             "LATE: this wake was due at 2026-10-09 23:59:00 (1m ago) and has not been handed over",
         ),
-        ({"state": "completed"}, "completed: the agent reports that the objective is reached"),
-        ({"state": "failed"}, "failed: the agent reports that the objective cannot be reached"),
-        (
-            {"state": "stopped"},
-            "stopped: you ended it; `loopsup start` begins the next loop in this conversation",
-        ),
+        ({"state": "completed"}, f"completed: the agent reports that the objective is reached{NEXT}"),
+        ({"state": "failed"}, f"failed: the agent reports that the objective cannot be reached{NEXT}"),
+        ({"state": "stopped"}, f"stopped: you ended it{NEXT}"),
     ],
 )
 def test_first_lines_of_every_state(change: dict[str, Any], first: str) -> None:
-    assert text(status(loop(**change))).split("\nsession ")[0] == first
+    assert text(status(loop(**change)), 200).split("\nsession ")[0] == first
+
+
+def test_a_closed_session_is_taken_up_by_its_name() -> None:
+    quiet = {"alive": False, "responding": False, "pid": None}
+    assert text(status(loop(state="stopped"), supervisor=quiet), 200).split("\n")[0] == (
+        "stopped: you ended it; `loopsup start --session proj` goes on in this conversation, "
+        "`loopsup start` makes a new one"
+    )
+
+
+@pytest.mark.parametrize(("elapsed", "offered"), [(24, "2d"), (30, "2d"), (40, "3d"), (47, "3d"), (60, "4d")])
+def test_the_time_offered_lies_beyond_the_time_used(elapsed: int, offered: str) -> None:
+    late = loop(state="paused", pauseReason="duration_limit", calendarElapsedMs=elapsed * 60 * MINUTE)
+    assert f"`loopsup update --for {offered}` gives it more" in text(status(late), 200)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +313,7 @@ def test_first_lines_of_every_state(change: dict[str, Any], first: str) -> None:
 )
 def test_every_pause_reason_says_what_to_do_next(reason: str, first: str) -> None:
     paused = loop(state="paused", pauseReason=reason, nextDueAt=None)
-    assert text(status(paused)).split("\n")[0] == first
+    assert text(status(paused), 200).split("\n")[0] == first
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "stopped"])
@@ -330,7 +344,8 @@ def test_everything_else_a_status_can_have() -> None:
             "evidence": {"source": "extension", "text": "agent exited with 1"},
         },
     )
-    shown = text(status(full, problem="3 damaged lines", supervisor={"alive": True, "responding": False, "pid": 7}))
+    silent = {"alive": True, "responding": False, "pid": 7}
+    shown = text(status(full, problem="3 damaged lines", supervisor=silent), 200)
     assert shown.split("\n")[1:] == [
         "session    proj · pi · supervisor does not answer (pid 7) · /home/me/proj",
         "PROBLEM    3 damaged lines",
@@ -369,14 +384,39 @@ def test_hostile_words_in_a_status_stay_words() -> None:
     decision = loop()["lastDecision"] | {"summary": HOSTILE, "evidence": HOSTILE + "\nstate: completed"}
     shown = text(status(loop(objective=HOSTILE, lastDecision=decision), name="proj", cwd="/x\x1b[31m"))
     assert render.safe(shown, multiline=True) == shown
-    assert [line.split(" ")[0] for line in shown.split("\n")][-3:] == ["decision", "summary", "evidence"]
+    assert [line.split(" ")[0] for line in shown.split("\n")][-4:] == ["decision", "summary", "evidence", ""]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     wide = loop(objective="日本語" * 50)
-    rows = text(status(wide), width).split("\n")[1:]
-    assert max(map(render.columns, rows)) <= max(width, 31)
+    for change in ({}, {"state": "paused", "pauseReason": "duration_limit"}, {"state": "completed"}):
+        rows = text(status(wide | change, problem="x" * 200), width).split("\n")
+        assert max(map(render.columns, rows)) <= width
+
+
+def test_long_words_are_wrapped_and_then_referred_to_json() -> None:
+    decision = loop()["lastDecision"] | {"evidence": "seen " * 40}
+    shown = text(status(loop(objective="word " * 200, lastDecision=decision)), 80).split("\n")
+    start = next(n for n, line in enumerate(shown) if line.startswith("objective "))
+    assert [line[:11].strip() for line in shown[start : start + 5]] == ["objective", "", "", "", ""]
+    assert shown[start + 3].endswith("word wo…")
+    assert shown[start + 4] == " " * 11 + "(`--json` has all of it)"
+    assert " ".join(shown).count("seen") == 40
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "shown"),
+    [
+        ("one two three", 8, ["one two", "  three"]),
+        ("short", 20, ["short"]),
+        ("", 20, [""]),
+        ("abcdefghij", 4, ["abcd", "  ef", "  gh", "  ij"]),
+        ("日本語 日本語", 7, ["日本語", "  日本", "  語"]),
+    ],
+)
+def test_wrap(line: str, width: int, shown: list[str]) -> None:
+    assert render.wrap(line, width, after="  ") == shown
 
 
 # ---- events ---------------------------------------------------------------------------------------
@@ -460,11 +500,11 @@ ATTENTION = {
             ),
             "loop: running → paused (blocked), settled",
         ),
-        (event("loop.transition", {"from": None, "to": "queued", "cause": "start"}), "loop: none → queued, start"),
+        (event("loop.transition", {"from": None, "to": "queued", "cause": "start"}), "loop: queued, you started it"),
         (event("loop.transition", {"from": "waiting", "to": "running", "cause": "ticked"}), None),
         (
             event("loop.transition", {"from": "running", "to": "waiting", "cause": "iteration_settled"}),
-            "loop: running → waiting, iteration settled",
+            "loop: running → waiting, the iteration has ended",
         ),
         (
             event("loop.attention", ATTENTION),
@@ -483,6 +523,14 @@ ATTENTION = {
         (
             event("loop.hook", {"path": "/h", "timeout": True, "durationMs": 30_000}),
             "hook /h was ended: it took too long (30s); the loop is not affected",
+        ),
+        (
+            event("loop.hook", {"path": "", "error": "no file", "durationMs": 0}),
+            "the hook could not be run: no file (0s); the loop is not affected",
+        ),
+        (
+            event("loop.attention", ATTENTION | {"status": "iteration_limit", "summary": "", "evidence": {}}),
+            "━━ NEEDS YOU: iterations used up · iteration 3 of 50 · 41m ━━",
         ),
         (event("loop.notice", {"message": "extra decision ignored"}), "note: extra decision ignored"),
         (

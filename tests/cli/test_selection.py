@@ -8,7 +8,7 @@ import pytest
 
 from loopsup.cli import selection
 from loopsup.cli.common import note
-from loopsup.core.model import Completed, Paused, PauseReason
+from loopsup.core.model import Completed, Paused, PauseReason, Phase
 from loopsup.errors import NotFoundError, UsageError
 from loopsup.store.lock import SessionLock
 from tests.cli.support import NOW, Sessions, a_loop
@@ -64,6 +64,31 @@ def test_the_name_goes_before_the_variable_before_the_directory(
         selection.pick(None)
 
 
+@pytest.mark.parametrize(
+    ("phase", "says"),
+    [
+        (None, "left; the loop goes on, `loopsup stop --session a` ends it"),
+        (Paused(PauseReason.USER), "left; the loop is paused, `loopsup resume --session a` goes on"),
+        (
+            ENDED,
+            "left; the loop has ended (completed), `loopsup start --session a …` gives the conversation its next one",
+        ),
+    ],
+)
+def test_who_leaves_reads_how_the_loop_stands(sessions: Sessions, phase: Phase | None, says: str) -> None:
+    with SessionLock.acquire(sessions.make("a", a_loop(phase))):
+        assert selection.left(selection.named("a")) == says
+
+
+def test_the_truth_of_a_loop_whose_supervisor_is_gone(sessions: Sessions) -> None:
+    sessions.make("a", a_loop())
+    session = selection.named("a")
+    assert session.loop() == a_loop()
+    truth = session.truth()
+    assert truth is not None
+    assert truth.phase == Paused(PauseReason.SUPERVISOR_LOST, next_due_at=NOW.wall + 600_000)
+
+
 def test_a_session_knows_whether_it_is_alive(sessions: Sessions) -> None:
     session = selection.of_directory(sessions.make("a").parent.parent.parent / "work")[0]
     assert (session.alive(), session.owner_pid(), session.loop()) == (False, None, None)
@@ -79,7 +104,7 @@ def test_a_directory_that_is_gone(sessions: Sessions, tmp_path: Path, monkeypatc
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert selection.pick("a").name == "a"
-    with pytest.raises(UsageError, match="the current directory cannot be used"):
+    with pytest.raises(UsageError, match="the directory you are in no longer exists"):
         selection.pick(None)
 
 

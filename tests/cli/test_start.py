@@ -214,6 +214,32 @@ def test_no_agent_is_exit_6_with_the_three_ways_on(
     assert (result.code, made(tmp_path)) == (6, {})
     for way in ("install one of them", "--agent", "default_agent"):
         assert way in result.err
+    assert "--agent demo" not in result.err  # it is not installed here
+
+
+def test_the_demo_agent_is_named_where_it_is_the_only_one(
+    run: Run, starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOPSUP_ADAPTERS", "demo")
+    assert "`--agent demo` and `-- --file PATH` work at once" in run(*EVERY, "x").err
+
+
+def test_an_agent_that_is_not_installed(run: Run, starts: Starts, tmp_path: Path) -> None:
+    result = run(*EVERY, "--agent", "tow", "x")
+    assert (result.code, made(tmp_path)) == (6, {})
+    assert "there is no agent 'tow'; did you mean 'two'? installed are: broken, " in result.err
+    configure(tmp_path, 'default_agent = "codex"\n')
+    result = run(*EVERY, "x")
+    assert (result.code, made(tmp_path)) == (6, {})
+    assert f"default_agent of {tmp_path}/config/loopsup/config.toml is 'codex'" in result.err
+
+
+def test_a_hook_that_cannot_be_used_is_told_at_once(run: Run, starts: Starts, tmp_path: Path) -> None:
+    configure(tmp_path, 'on_attention = "/nonexistent/hook"\n')
+    result = run(*EVERY, "x")
+    assert result.code == 0
+    assert result.err.count("the attention hook cannot be used: ") == 1
+    assert "'/nonexistent/hook', which is no file" in result.err
 
 
 def test_the_configured_agent_and_its_command(
@@ -261,8 +287,8 @@ def test_a_wrong_configuration_is_exit_2(run: Run, starts: Starts, tmp_path: Pat
 
 def test_tools_that_run_unasked_are_told_once(run: Run, starts: Starts) -> None:
     result = run(*EVERY, "--agent", "careless", "x")
-    assert result.err.count("tools run unasked") == 1
-    assert "unasked" not in run(*EVERY, "--agent", "careless", "--allow-all", "--session", "b", "x").err
+    assert result.err.count("careless does not ask before each tool") == 1
+    assert "does not ask" not in run(*EVERY, "--agent", "careless", "--allow-all", "--session", "b", "x").err
 
 
 @pytest.mark.parametrize("setting", ['mode = "deny"', 'deny = ["bash"]'])
@@ -304,6 +330,31 @@ def test_an_unfinished_loop_is_refused_and_named(
         assert "session 'here' has a loop already" in result.err
         assert "--session NAME" in result.err
     assert (sessions.journal("here"), starts.launches) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"),
+    [
+        (Paused(PauseReason.SESSION_CLOSED), "paused, the session was closed, iteration 3 of 50"),
+        (None, "paused, its supervisor ended without closing, iteration 3 of 50"),
+        (Paused(PauseReason.BLOCKED), "paused, the agent is blocked, iteration 3 of 50"),
+    ],
+)
+def test_a_refusal_names_the_way_on_of_a_paused_loop(
+    run: Run, starts: Starts, sessions: Sessions, phase: Paused | None, why: str
+) -> None:
+    sessions.make("here", a_loop(phase))
+    assert run(*EVERY, "x").err == (
+        f"loopsup: session 'here' has a loop already ({why}); `loopsup resume --session here` goes on with it, "
+        "`loopsup stop --session here` ends it, or start a second session beside it with --session NAME\n"
+    )
+
+
+def test_a_session_of_another_directory_says_where_it_works(
+    run: Run, starts: Starts, sessions: Sessions, tmp_path: Path
+) -> None:
+    sessions.make("up", a_loop(ENDED), cwd=tmp_path, agent="one")
+    assert f"session 'up' works in {tmp_path}, not here" in run(*EVERY, "--session", "up", "x").err
 
 
 def test_a_closed_session_whose_loop_has_ended_is_never_picked(
@@ -351,6 +402,7 @@ def test_sessions_of_other_directories_do_not_count(
     [
         (["--agent", "two"], "is a conversation with 'one', not with 'two'"),
         (["--", "--model", "m"], "keeps the arguments it was first started with"),
+        (["--", "--bad"], "the argument --bad cannot be passed on"),
     ],
 )
 def test_an_old_session_keeps_its_agent(

@@ -89,6 +89,9 @@ def test_an_owner_that_does_not_answer_gives_the_last_journal_state_and_exit_5(
     supervisor = told.json["session"]["supervisor"]
     assert (supervisor["alive"], supervisor["responding"]) == (True, False)
     assert isinstance(supervisor["pid"], int)
+    assert told.json["session"]["problem"] == (
+        "the supervisor does not answer; this is the last state in its journal"
+    )
     assert "answer" in told.err
 
 
@@ -114,6 +117,17 @@ def test_wait_exits_with_the_outcome_live_or_not(run: Run, sessions: Sessions, p
 def test_wait_after_a_loss_is_17(run: Run, sessions: Sessions) -> None:
     sessions.make(loop=a_loop())
     assert run("wait").code == 17
+
+
+def test_ctrl_c_of_a_wait_says_that_the_loop_goes_on(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with sessions.live("a", a_loop()):
+        monkeypatch.setattr(acting, "ask", interrupted)
+        assert run("wait") == Result(130, "", "loopsup: left; the loop goes on, `loopsup stop --session a` ends it\n")
 
 
 def test_wait_without_a_loop_is_not_found(run: Run, sessions: Sessions) -> None:

@@ -38,7 +38,7 @@ def test_a_following_start_shows_the_conversation_and_exits_with_the_verdict() -
         assert "I looked at it." in done.out
         assert "green" in done.out
         assert "\x1b[2J" not in done.out + pi.act("status").out + pi.act("history").out + pi.act("logs").out
-        assert "tools run unasked" in done.err
+        assert "pi does not ask before each tool" in done.err
 
 
 def test_a_blocked_loop_resumes_in_the_same_conversation() -> None:
@@ -152,7 +152,7 @@ def test_a_mixed_batch_costs_one_request() -> None:
 def test_a_response_cut_by_its_length_is_observed() -> None:
     cut = Reply("half of an ans", finish="length", output_tokens=4096)
     with product([cut, Reply(tools=[decision("complete")])]) as pi:
-        pi.begin()
+        pi.begin("--continuity", "off")
         loop = pi.wait(expect=0)
         assert [data["stopReason"] for data in pi.data("assistant.turn_end")] == ["length", "toolUse"]
         assert counts(loop) == (1, 1, 2, 2)
@@ -174,7 +174,7 @@ def test_a_rate_limit_is_retried_by_pi_and_each_request_is_counted() -> None:
 
 def test_a_rate_limit_that_stays_is_told() -> None:
     with product([Reply(status=429)] * 6) as pi:
-        pi.begin()
+        pi.begin("--continuity", "off")
         loop = pi.wait(expect=14)
         assert counts(loop) == (1, 1, 2, 6)
         assert [error["kind"] for error in pi.data("session.error")] == ["rate_limit", "rate_limit"]

@@ -99,7 +99,7 @@ def test_notify_desktop_hands_the_words_over_as_data(bin_dir: Path, tmp_path: Pa
     fake.chmod(0o755)
     assert run("notify-desktop", {**EVENT, "summary": NASTY}, {"PATH": str(bin_dir)}).ok
     *options, title, body = json.loads((tmp_path / "got").read_text())
-    assert title == "loopsup: blocked"
+    assert title == f"loopsup: blocked in {EVENT['session']['cwd']}"
     if notifier == "notify-send":
         assert options == ["--app-name=loopsup", "--"]
         assert "&lt;b&gt;bold" in body

@@ -130,7 +130,8 @@ def test_where_it_is_looked_for(env: dict[str, str], path: str) -> None:
         ('[agents.pi]\ncomand = "x"', "unknown key 'agents.pi.comand'; did you mean 'agents.pi.command'?"),
         ("[envelope]\nzzz = 1", "unknown key 'envelope.zzz'; did you mean 'envelope.language'?"),
         ("default_agent = 3", "'default_agent' must be text"),
-        ('on_attention = ""', "'on_attention' must be text"),
+        ('on_attention = ""', "'on_attention' must be the absolute path of one executable file; "
+            "for no hook, leave the line out"),
         ("permissions = 3", "'permissions' must be a table, written [permissions]"),
         ("agents = 3", "'agents' must be tables like [agents.pi]"),
         ('[agents]\npi = "x"', "'agents.pi' must be a table, written [agents.pi]"),

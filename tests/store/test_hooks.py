@@ -84,7 +84,10 @@ def test_a_file_that_cannot_be_executed_is_shown(env: dict[str, str], script: st
 
 def test_a_broken_configuration_is_shown_too(env: dict[str, str]) -> None:
     Path(env["LOOPSUP_CONFIG"]).write_text("on_attention = 3")
-    assert find_hook(env) == Hook(problem=f"{env['LOOPSUP_CONFIG']}: 'on_attention' must be text")
+    assert find_hook(env) == Hook(
+        problem=f"{env['LOOPSUP_CONFIG']}: 'on_attention' must be the absolute path of one executable file; "
+        "for no hook, leave the line out"
+    )
     loop_json(env).mkdir()
     Path(env["LOOPSUP_CONFIG"]).write_text("")
     assert find_hook(env) == Hook(problem=f"cannot read {loop_json(env)}: Is a directory")

@@ -42,7 +42,7 @@ class Given:
     at: int = T0
 
 
-SEVERAL = "there are several sessions here (a, b); name one with --session NAME"
+SEVERAL = "several sessions are open here (a, b); name one with --session NAME"
 
 
 @pytest.mark.parametrize(
