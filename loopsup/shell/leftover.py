@@ -43,19 +43,30 @@ async def end(folder: Path, log: Callable[[str], None]) -> None:
     if found is None:
         return
     log(f"an agent was left behind by a supervisor that is gone (process {found.pid}); it is ended")
-    family = [found]
+    if not await end_all({found, *descendants(found.pid)}):
+        log(f"process {found.pid} could not be ended")
+
+
+def descendants(pid: int | None) -> set[psutil.Process]:
+    """The tree below a process, as it is now; empty where there is no such process."""
     with contextlib.suppress(psutil.Error):
-        family += found.children(recursive=True)
+        if pid is not None:
+            return set(psutil.Process(pid).children(recursive=True))
+    return set()
+
+
+async def end_all(family: set[psutil.Process]) -> bool:
+    """TERM, then KILL; False if something is still there. They are not our children: no event tells their end."""
     for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
         for member in family:
             with contextlib.suppress(psutil.Error):  # psutil refuses a number that was given to another process
                 member.send_signal(number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                while any(map(_alive, family)):  # noqa: ASYNC110 (they are not our children: no event tells it)
+                while any(map(_alive, family)):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
-                return
-    log(f"process {found.pid} could not be ended")
+                return True
+    return False
 
 
 def _left(folder: Path) -> psutil.Process | None:

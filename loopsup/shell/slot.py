@@ -11,9 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import psutil
+
 from loopsup.core.model import AbortReason
 from loopsup.errors import AgentUnableError, LoopsupError
 from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
+from loopsup.shell import leftover
 from loopsup.shell.carrier import Carriers
 from loopsup.shell.link import AgentLink
 
@@ -39,6 +42,7 @@ class AgentSlot:
         self._coming: Agent | None = None
         self._link: AgentLink | None = None
         self._closed = False
+        self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
     @property
@@ -90,7 +94,9 @@ class AgentSlot:
             return Unknown(f"{type(error).__name__}: {error}")
 
     async def abort(self, reason: AbortReason) -> None:
+        """Ask it to end its response. What the response was running and the agent does not end is ended with it."""
         if self._agent is not None:
+            self._cut_off |= leftover.descendants(self.pid)
             await self._call("abort", self._agent.abort(reason))
 
     async def answer(self, question_id: str, allow: bool, text: str) -> None:
@@ -123,7 +129,8 @@ class AgentSlot:
         await self._ended()
 
     def _end(self, agent: Agent) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(agent.close()))
+        cut_off, self._cut_off = self._cut_off, set()
+        task = asyncio.get_running_loop().create_task(_ending(agent, cut_off))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
@@ -137,6 +144,12 @@ class AgentSlot:
             await asyncio.wait_for(work, CALL_TIMEOUT_S)
         except Exception as error:
             self._log(f"{what} failed in the adapter: {type(error).__name__}: {error}")
+
+
+async def _ending(agent: Agent, cut_off: set[psutil.Process]) -> None:
+    await _quietly(agent.close())
+    if cut_off:  # a tool in a session of its own lost its parent at the abort: the agent's tree has it no more
+        await leftover.end_all(cut_off)
 
 
 async def _quietly(closing: Awaitable[None]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
+import shutil
 import signal
 
 import pytest
@@ -190,3 +192,17 @@ def test_a_supervisor_that_does_not_answer(world: World) -> None:
         world.kill(pid, signal.SIGCONT)
     assert world.json("status")["loop"]["state"] == "waiting"
     assert world.journal() == records
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
+def test_a_tool_in_a_session_of_its_own_ends_with_the_session(world: World) -> None:
+    """The abort at the close takes its parent away first: nothing but memory tells then whose it was."""
+    tool = world.root / "tool"
+    pid = world.root / "tool.pid"
+    deaf = f"trap '' TERM HUP INT; echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 1; done"
+    tool.write_text(f"#!/bin/sh\nsetsid sh -c {shlex.quote(deaf)}\n")
+    tool.chmod(0o700)
+    world.ok("start", *QUICK, "--agent", "demo", "--detach", "x", "--", "--run", str(tool))
+    world.wait_for(pid.exists, "the tool")
+    world.ok("close")
+    world.until_over(int(pid.read_text()), timeout=1)
