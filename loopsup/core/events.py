@@ -109,6 +109,14 @@ class IterationSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class RedeliveryEnded:
+    """An interrupted iteration that waits to be handed over again will not be: switched off, or aborted."""
+
+    idle: bool
+    aborted: AbortReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentLost:
     """The agent's process ended by itself. `reason` has its exit status; `turns` as in IterationSettled."""
 
@@ -154,6 +162,7 @@ Fact = (
     | HandoverRefused
     | DecisionCalled
     | IterationSettled
+    | RedeliveryEnded
     | AgentLost
     | AgentStartFailed
     | ConversationForking

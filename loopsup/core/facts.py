@@ -16,6 +16,7 @@ from loopsup.core.events import (
     HandoverAccepted,
     HandoverRefused,
     IterationSettled,
+    RedeliveryEnded,
     Ticked,
 )
 from loopsup.core.limits import BUSY_RECHECK_MS, PROTOCOL_RETRY_CEILING
@@ -177,6 +178,19 @@ def _again(loop: Loop, flight: Flight, when: Moment) -> Loop:
     """The same iteration, not counted again: its prompt waits for its time."""
     kind = flight.kind if flight.kind is PromptKind.REMINDER else PromptKind.AGAIN
     return replace(loop, phase=Running(replace(flight, kind=kind, delivery=Delivery.PENDING, attempts=0, retry=when)))
+
+
+def on_redelivery_ended(loop: Loop, event: RedeliveryEnded, now: Moment) -> Step:
+    """The interrupted iteration stays as it is: without a decision, or interrupted by a person."""
+    match loop.phase:
+        case Running(flight) if flight.kind is PromptKind.AGAIN and flight.delivery is Delivery.PENDING:
+            if event.aborted in INTERRUPTING:
+                return Step(pause(loop, PauseReason.INTERRUPTED))
+            stamp = loop.stamp()
+            assert stamp is not None
+            return _omitted(loop, flight, IterationSettled(stamp, event.idle), now)
+        case _:
+            return Step(loop)
 
 
 def _omitted(loop: Loop, flight: Flight, event: IterationSettled, now: Moment) -> Step:

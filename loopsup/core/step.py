@@ -29,6 +29,7 @@ from loopsup.core.events import (
     IterationSettled,
     Opened,
     Pause,
+    RedeliveryEnded,
     Resume,
     Start,
     Stop,
@@ -113,6 +114,7 @@ def _fact(
     | HandoverAccepted
     | HandoverRefused
     | IterationSettled
+    | RedeliveryEnded
     | AgentLost
     | AgentStartFailed
     | ConversationForking
@@ -126,6 +128,8 @@ def _fact(
             return facts.on_accepted(loop, event, now)
         case HandoverRefused():
             return facts.on_refused(loop, event, now)
+        case RedeliveryEnded():
+            return facts.on_redelivery_ended(loop, event, now)
         case IterationSettled():
             return facts.on_settled(loop, event, now)
         case AgentLost():

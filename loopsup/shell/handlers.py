@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
-from loopsup.core.events import Event, Pause, Resume, Start, Stop, Update
+from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Update
 from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
@@ -130,7 +130,11 @@ class Handlers:
         supervisor = self._supervisor
         run = supervisor.host.run
         if not await supervisor.host.abort(AbortReason.USER):
-            raise RefusedError("no turn is in flight")
+            before = supervisor.loop
+            supervisor.command(RedeliveryEnded(supervisor.host.idle, AbortReason.USER))
+            if supervisor.loop == before:
+                raise RefusedError("no turn is in flight")
+            return "the interrupted iteration is not handed over again", ()
         async with supervisor.changed:
             supervisor.touch()
             await supervisor.changed.wait_for(lambda: supervisor.host.run is not run or supervisor.closing)

@@ -28,6 +28,7 @@ from loopsup.core.events import (
     Event,
     IterationSettled,
     Opened,
+    RedeliveryEnded,
     Ticked,
 )
 from loopsup.core.model import AbortReason, Loop, Moment, State
@@ -140,6 +141,8 @@ class Supervisor:
             save_identity(self.folder, changed)
             self.identity = changed
         self.host.recovery.change(settings(self._continuity, said))
+        if not self.host.recovery.settings.on:
+            self.fact(RedeliveryEnded(self.host.idle))
         self.touch()
 
     # ---- events into the core ---------------------------------------------------------------------

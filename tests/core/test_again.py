@@ -12,6 +12,7 @@ from loopsup.core.events import (
     HandoverRefused,
     IterationSettled,
     Pause,
+    RedeliveryEnded,
     Start,
     Stop,
     Ticked,
@@ -122,3 +123,26 @@ def test_the_deadline_comes_before_it() -> None:
 )
 def test_what_a_person_did_goes_first(more: dict[str, object], phase: object) -> None:
     assert Loops().settle(0, **more).phase == phase
+
+
+def test_switched_off_it_stays_without_a_decision() -> None:
+    """The wait ends at once, and what follows is the reminder (C-64, X-08)."""
+    loops = Loops()
+    loops.settle(5 * SECOND)
+    loop = loops.tell(RedeliveryEnded(idle=True), T0.plus(SECOND))
+    assert loops.asked == [PromptKind.ITERATION, PromptKind.REMINDER]
+    assert (loop.iteration_count, loop.protocol_retry_count, loop.prompts_sent) == (1, 1, 2)
+
+
+def test_aborted_it_is_interrupted() -> None:
+    loops = Loops()
+    loops.settle(5 * SECOND)
+    loop = loops.tell(RedeliveryEnded(idle=True, aborted=AbortReason.USER), T0.plus(SECOND))
+    assert loop.phase == Paused(PauseReason.INTERRUPTED)
+    assert loops.asked == [PromptKind.ITERATION]
+
+
+def test_where_nothing_waits_nothing_ends() -> None:
+    loops = Loops()
+    before = loops.loop
+    assert loops.tell(RedeliveryEnded(idle=True)) is before

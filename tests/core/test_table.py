@@ -26,6 +26,7 @@ from loopsup.core.events import (
     IterationSettled,
     Opened,
     Pause,
+    RedeliveryEnded,
     Resume,
     Start,
     Stop,
@@ -185,6 +186,7 @@ EVENTS: dict[type, list[Event]] = {
         for idle in (True, False)
         for aborted in (None, *AbortReason)
     ],
+    RedeliveryEnded: [RedeliveryEnded(idle, why) for idle in (True, False) for why in (None, AbortReason.USER)],
     AgentLost: [AgentLost("exit status 1", 1)],
     AgentStartFailed: [AgentStartFailed("not found")],
     ConversationForking: [ConversationForking()],

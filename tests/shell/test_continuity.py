@@ -558,3 +558,24 @@ def test_a_session_that_died_is_replaced(tmp_path: Path) -> None:
         assert SharedLimits(tmp_path / "limits", "x").is_open("fake-")
 
     play(tmp_path, [CODEX], story)
+
+
+def test_abort_and_off_end_a_redelivery_that_waits(tmp_path: Path) -> None:
+    async def aborted(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+        assert (await world.ask("abort")).error is None
+        assert world.place == ("paused", "interrupted")
+        assert (await world.ask("abort")).error is not None
+
+    async def off(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+        assert (await world.ask("update", continuity={"enabled": False})).error is None
+        await asyncio.sleep(1)
+        assert model.asked == [0, 60_000]
+        assert [p.origin.value for p in world.adapter.prompts] == ["loop", "protocol"]
+
+    for name, story in (("a", aborted), ("b", off)):
+        (tmp_path / name).mkdir()
+        plain(tmp_path / name, [LIMIT], story)
