@@ -78,11 +78,15 @@ class HandoverAccepted:
 
 @dataclass(frozen=True, slots=True)
 class HandoverRefused:
-    """The prompt provably did not start a turn. `busy`: the agent works on something else; no try is spent."""
+    """The prompt provably did not start a turn. `busy`: its time has not come yet; no try is spent.
+
+    `retry_ms`: when it may be handed over again, None for the usual time of a busy agent.
+    """
 
     stamp: Stamp
     reason: str
     busy: bool = False
+    retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

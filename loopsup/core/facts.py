@@ -103,7 +103,8 @@ def on_refused(loop: Loop, event: HandoverRefused, now: Moment) -> Step:
         kept = flight.due_at if flight.kind is PromptKind.ITERATION else None
         return apply_intent(back, flight.intent, kept, now)
     if event.busy:
-        return Step(_waiting_for_agent(back, flight, flight.attempts, now.plus(BUSY_RECHECK_MS)))
+        wait_ms = BUSY_RECHECK_MS if event.retry_ms is None else event.retry_ms
+        return Step(_waiting_for_agent(back, flight, flight.attempts, now.plus(wait_ms)))
     return _try_again(back, flight, event.reason, now)
 
 

@@ -132,9 +132,10 @@ class Recovery:
         if not plan.resume or plan.kind is None:
             return None
         most = self._budget.window if plan.kind is Kind.USAGE_POLL else self._most(plan)
-        until = now.wall + plan.wait_ms if plan.wait_ms else None
-        self._tell(plan.kind, plan.attempt, plan.wait_ms, most, until, REDELIVERED)
-        return plan.wait_ms
+        wait_ms = self._shared_ms(plan, now)
+        until = now.wall + wait_ms if wait_ms else None
+        self._tell(plan.kind, plan.attempt, wait_ms, most, until, REDELIVERED)
+        return wait_ms
 
     def _advised(self, turn: Interruption) -> Interruption:
         """With what the provider asks for, where more than the seed's words are understood."""
@@ -214,6 +215,29 @@ class Recovery:
             return
         self._limit = key
         self._follow(self.share.take(key, wait.until.wall, self._clock.now().wall, wait.until.wall))
+
+    def _shared_ms(self, plan: Plan, now: Moment) -> int:
+        """The wait of a redelivery; where another session looks after the limit already, until that one has asked."""
+        if self.share is None or plan.kind not in LIMITS:
+            return plan.wait_ms
+        self._limit = f"{self._host.slot.agent}-"  # whose provider it is such an agent does not say
+        own = now.wall + plan.wait_ms
+        until = self.share.take(self._limit, own, now.wall, own)
+        self._following = until is not None
+        return plan.wait_ms if until is None else until + AFTER_MS - now.wall
+
+    def held_ms(self) -> int | None:
+        """How much longer a redelivery has to wait for another session's answer; None: it is ours to ask now."""
+        if self.share is None or self._limit is None:
+            return None
+        if self._following and self.share.is_open(self._limit):
+            return None
+        now = self._clock.now()
+        until = self.share.take(self._limit, now.wall + PROBE_MS, now.wall)
+        self._following = until is not None
+        if until is not None and self._shown is not None:
+            self._shown = replace(self._shown, until=until + AFTER_MS)
+        return None if until is None else until + AFTER_MS - now.wall
 
     def _not_yet(self, now: Moment) -> bool:
         """The time has come, but another session asks right now, or found the limit still there."""

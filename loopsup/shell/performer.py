@@ -51,6 +51,11 @@ class Performer:
         loop = supervisor.loop
         if loop is None or loop.stamp() != effect.stamp or supervisor.closing:
             return
+        held_ms = supervisor.host.recovery.held_ms() if effect.kind is PromptKind.AGAIN else None
+        if held_ms is not None:
+            told = "another session of this account asks first whether the limit is over"
+            supervisor.fact(HandoverRefused(effect.stamp, told, busy=True, retry_ms=held_ms))
+            return
         language = _language()
         if effect.kind is not PromptKind.REMINDER:
             text, origin = envelope.iteration(loop, supervisor.clock.now(), language), Origin.LOOP

@@ -547,6 +547,31 @@ def test_one_session_asks_for_all(tmp_path: Path) -> None:
         assert 40 * MINUTE < again < 42 * MINUTE
 
 
+def test_one_session_asks_for_all_where_iterations_are_handed_over_again(tmp_path: Path) -> None:
+    models = [Model(deque([CODEX] * most)) for most in (4, 1, 1)]
+
+    async def whole(clock: VirtualClock) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            worlds = []
+            for number, model in enumerate(models):
+                adapter = FakeAdapter(default=tells(model, clock))
+                world = await stack.enter_async_context(World(clock, tmp_path / str(number), adapter))
+                world.supervisor.host.recovery.share = SharedLimits(tmp_path / "limits", str(number))
+                worlds.append(world)
+                world.start(policy_of("23h"))
+                await asyncio.sleep(1)
+            await asyncio.sleep(2 * 3600)
+            assert [world.place for world in worlds] == [("waiting", None)] * 3
+            assert [world.loop.iteration_count for world in worlds] == [1] * 3
+
+    run_virtual(whole)
+    assert models[0].asked == [n * 10 * MINUTE for n in range(5)]
+    for model in models[1:]:
+        first, again = model.asked
+        assert first < 3 * SECOND
+        assert 40 * MINUTE < again < 42 * MINUTE
+
+
 def test_a_session_that_died_is_replaced(tmp_path: Path) -> None:
     async def story(world: World, clock: VirtualClock, model: Model) -> None:
         gone = SharedLimits(tmp_path / "limits", "gone")
