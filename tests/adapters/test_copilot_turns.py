@@ -181,6 +181,7 @@ def test_a_prompt_while_copilot_works_by_itself_is_refused_as_busy(tmp_path: Pat
             outcome = await run.agent.prompt(stamped("[iteration 2] look", 2))
             assert isinstance(outcome, Refused)
             assert outcome.busy
+            await asyncio.to_thread(server.wait_for_requests, 3)  # its own request is out: the script's hang is taken
             await run.agent.abort(AbortReason.USER)
             assert await told.until("settled", 2) is True
             await run.round(stamped("[iteration 2] look", 2))
@@ -251,7 +252,9 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
             await run.agent.abort(AbortReason.WATCHDOG)
             assert await told.until("settled") is True
             assert told.events(ev.ABORT) == [{"reason": "watchdog"}]
-            assert len(told.events(ev.TURN_START)) == len(told.events(ev.TURN_END)) == 1
+            # A dialog that is closed by the abort may reach the model before the abort does: a paid call, told.
+            asked = len(server.requests) if doing == "in a dialog" else 1
+            assert len(told.events(ev.TURN_START)) == len(told.events(ev.TURN_END)) == asked
             assert len(told.events(ev.TOOL_START)) == len(told.events(ev.TOOL_COMPLETE))
             assert told.all("doing")[-1] is Doing.NOTHING
             if until == "ask":
@@ -259,7 +262,7 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
             await run.round(said("and now?"))
             assert told.all("settled") == [True, False]
 
-    drive(tmp_path, [reply, Reply("Here I am.")], scenario)
+    drive(tmp_path, [reply, *[Reply("Here I am.")] * 2], scenario)
 
 
 def test_task_complete_is_told_and_never_taken_for_a_decision(tmp_path: Path) -> None:

@@ -77,7 +77,6 @@ def test_the_conversation_goes_on_after_a_kill_and_a_close(world: World) -> None
         world.until_event("session.error", kind="agent_lost")
         world.ok("close")
         world.ok("resume", timeout=STARTS_S)
-        world.json("update", *QUICK)
         assert world.run("wait", timeout=STARTS_S).code == 0
         last = turns(server)[-1]
     assert user_texts(last) == world.said("loop")
