@@ -13,7 +13,12 @@ from tests.support.gemini_env import GeminiModel, decision, equip, shell
 from tests.support.model_server import Reply
 from tests.support.world import QUICK, SLOW, World
 
-pytestmark = [pytest.mark.slow, pytest.mark.gemini, pytest.mark.xdist_group("gemini")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.gemini,
+    pytest.mark.xdist_group("gemini"),
+    pytest.mark.timeout(300),
+]  # several starts of a CLI, 15 s each on a busy machine
 
 STARTS_S = 90.0
 

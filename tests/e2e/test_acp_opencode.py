@@ -10,7 +10,12 @@ from tests.support.model_server import ModelServer, Reply, user_texts
 from tests.support.opencode_env import bash, decision, equip, hidden_calls, offered, turns
 from tests.support.world import QUICK, SLOW, Like, World
 
-pytestmark = [pytest.mark.slow, pytest.mark.opencode, pytest.mark.xdist_group("opencode")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.opencode,
+    pytest.mark.xdist_group("opencode"),
+    pytest.mark.timeout(300),
+]  # several starts of a CLI, 15 s each on a busy machine
 
 STARTS_S = 90.0  # its very first start makes a data base and takes half a minute on a loaded machine
 ID = Like(lambda it: isinstance(it, str) and it, "id")
