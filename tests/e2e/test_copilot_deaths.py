@@ -35,7 +35,8 @@ def test_an_agent_killed_in_mid_turn_pauses_the_loop_and_resume_brings_it_back()
         it.act("resume")
         loop = it.wait(expect=0)
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (2, 2, 2)
-        assert [text.split("\n")[2] for text in it.heard()] == ["Iteration: 1 of 50", "Iteration: 2 of 50"]
+        # What Copilot had written of the first message when it was killed is its own affair; the second is there.
+        assert [text.split("\n")[2] for text in it.heard()][-1] == "Iteration: 2 of 50"
         assert it.balanced()
 
 
