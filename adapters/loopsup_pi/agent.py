@@ -42,6 +42,7 @@ from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Tran
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
 HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
+BEHIND_S = 2.0  # stdout is read within milliseconds of the extension's socket; a verdict is owed within 5 s
 CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
 
 
@@ -64,9 +65,11 @@ class PiAgent:
         self._rpc = Requests(self._send)
         self._inbox = Inbox(self._deliver)
         self._translator = Translator()
-        self._extension = Extension(launch, events, lambda: self._stamp)
+        self._extension = Extension(launch, events, self._stamp_in_flight)
         self._started = self._closing = False
         self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
+        self._answered = asyncio.Event()  # there are none
+        self._answered.set()
         self._accepted = False  # a prompt of ours is being worked on
         self._stamp: Stamp | None = None  # of that prompt
         self._aborting = False
@@ -175,6 +178,7 @@ class PiAgent:
             return Refused("pi is not running")
         identity = self._rpc.new_id()
         self._offers[identity] = prompt
+        self._answered.clear()
         try:
             response = await self._rpc.ask(
                 {"type": "prompt", "message": prompt.text, "id": identity}, self._handover_s
@@ -254,7 +258,7 @@ class PiAgent:
             case "extension_error":
                 self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:WIDTH]}")
             case "tool_execution_end" if record.get("toolName") == TOOL:
-                self._extension.tool_ended(record.get("isError") is not True)
+                self._extension.tool_ended(str(record.get("toolCallId")), record.get("isError") is not True)
         if dialogs.is_dialog(record):
             self._questions.asked(record)
         for output in self._translator.feed(record):
@@ -270,7 +274,15 @@ class PiAgent:
             self._idle.clear()
             if self._rpc.awaits(identity):
                 self._inbox.hold()
+        if not self._offers:
+            self._answered.set()
         self._rpc.resolve(record)
+
+    async def _stamp_in_flight(self) -> Stamp | None:
+        """A fast model's call comes on another channel than Pi's acceptance of the prompt, and may overtake it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._answered.wait(), BEHIND_S)
+        return self._stamp
 
     def _tell(self, output: Output) -> None:
         match output:

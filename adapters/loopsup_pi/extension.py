@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ Markers = tuple[Marker | None, Marker | None]  # the newest one on the present b
 class Extension:
     """`stamp` gives the stamp of the prompt in flight; the adapter, not the model, puts it on a decision."""
 
-    def __init__(self, launch: Launch, events: AgentEvents, stamp: Callable[[], Stamp | None]) -> None:
+    def __init__(self, launch: Launch, events: AgentEvents, stamp: Callable[[], Awaitable[Stamp | None]]) -> None:
         self._events = events
         self._log = launch.log
         self._stamp = stamp
-        self._verdict: bool | None = None  # the last one, until the tool's end confirms it
+        self._verdicts: dict[str, bool] = {}  # by tool call, until the tool's end in the stream confirms it
         self._conversation: Conversation | None = None
         self._asked: dict[int, asyncio.Task[Any]] = {}  # plans that may take hours, by the id of the record
         self.link = Link(launch.run_dir, self._heard, launch.log)
@@ -56,20 +56,20 @@ class Extension:
         if not await self.link.append(ATTENTION_ENTRY, dict(event), notice):
             self._log("the attention event could not be shown inside Pi")
 
-    def tool_ended(self, recorded: bool) -> None:
+    def tool_ended(self, call: str, recorded: bool) -> None:
         """The tool's result in the stream must say what the supervisor said."""
-        if recorded != (self._verdict is True):
+        verdict = self._verdicts.pop(call, None)
+        if recorded != (verdict is True):
             said = "done" if recorded else "failed"
-            self._log(f"pi reports {TOOL} as {said}, the verdict was {self._verdict}")
-        self._verdict = None
+            self._log(f"pi reports {TOOL} as {said}, the verdict was {verdict}")
 
     async def _heard(self, record: Record) -> Record | None:
         match record.get("type"):
             case "hello":
                 self._on_hello(record)
             case "decide":
-                verdict = await self._events.decide(DecisionCall(self._stamp(), record.get("arguments")))
-                self._verdict = verdict.accepted
+                verdict = await self._events.decide(DecisionCall(await self._stamp(), record.get("arguments")))
+                self._verdicts[str(record.get("call"))] = verdict.accepted
                 return {"accepted": verdict.accepted, "message": verdict.message}
             case "interrupted":
                 return await self._plan(record)

@@ -284,8 +284,8 @@ export default function (pi: ExtensionAPI) {
       { additionalProperties: false },
     ),
     executionMode: "sequential",
-    async execute(_toolCallId, params) {
-      const verdict = await link.ask({ type: "decide", arguments: params });
+    async execute(call, params) {
+      const verdict = await link.ask({ type: "decide", call, arguments: params });
       if (!verdict) throw new Error(`the supervisor did not answer within ${ANSWER_MS / 1000} s; nothing was recorded`);
       if (!verdict.accepted) throw new Error(String(verdict.message));
       decided = true;

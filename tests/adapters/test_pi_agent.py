@@ -44,6 +44,20 @@ async def fake(
         await agent.close()
 
 
+def test_a_decision_that_overtakes_the_acceptance_belongs_to_the_prompt(tmp_path: Path) -> None:
+    """The extension's socket and Pi's stdout are two channels: the call of a fast model may be read first."""
+
+    async def scenario() -> None:
+        async with fake(tmp_path, "hasty") as (agent, told, _):
+            await agent.start()
+            prompt = stamped("x", 1)
+            assert await agent.prompt(prompt) == Accepted()
+            await told.until("decide")
+            assert [call.stamp for call in told.all("decide")] == [prompt.stamp]
+
+    asyncio.run(scenario())
+
+
 def test_the_acceptance_is_seen_before_a_settlement_of_the_same_chunk(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with fake(tmp_path) as (agent, told, _):

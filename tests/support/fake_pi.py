@@ -2,7 +2,7 @@
 
 `FAKE_PI` names what goes wrong: "" nothing, "mute" no answer to `get_state`, "no_hello", "no_tool",
 "silent" no answer to a prompt, "late" the answer comes after the next request, "garbage" noise on stdout,
-"deaf" ignores an abort, its closed input and SIGTERM.
+"deaf" ignores an abort, its closed input and SIGTERM, "hasty" its tool calls before the prompt is answered.
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ def hello() -> socket.socket:
     return link
 
 
+def call_first(link: socket.socket) -> None:
+    """Call `loop_control`, and wait until the call was read: the answer to the record behind it says so."""
+    call = {"type": "decide", "id": 1, "call": "c1", "arguments": {"decision": "complete"}}
+    for record in (call, {"type": "forking", "id": 2, "what": "x"}):
+        link.sendall(json.dumps(record).encode() + b"\n")
+    link.recv(4096)
+
+
 def run(text: str) -> list[dict[str, Any]]:
     """A whole run, settled at once."""
     message = {"role": "assistant", "stopReason": "stop", "content": [{"type": "text", "text": text}]}
@@ -73,6 +81,8 @@ def main() -> None:
             case "prompt" if MODE != "silent":
                 if late:
                     say(*late, *run("late"))
+                if MODE == "hasty" and link is not None:
+                    call_first(link)
                 say({**answer, "data": {"disposition": "started"}}, *run(command["message"]))
     while MODE == "deaf":
         signal.pause()
