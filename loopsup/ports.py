@@ -30,6 +30,7 @@ __all__ = [
     "AgentEvents",
     "AgentStarted",
     "AgentUnableError",
+    "Answer",
     "Boundary",
     "Capabilities",
     "Carrier",
@@ -161,7 +162,9 @@ class Launch:
     of the agent; the adapter adds its own variables to it. `state_dir`: a private directory (0700) that
     outlives the process, for agents without a session file of their own. `run_dir`: a private directory
     for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
-    declare `native_tool`.
+    declare `native_tool`. `invite`: given where the agent runs already, in a person's own terminal: the adapter
+    starts none, and gives it what the running one needs to come (one line of text, secret: it never touches a
+    file or a command line). None: the agent is ours to start.
     """
 
     session_id: str
@@ -175,6 +178,7 @@ class Launch:
     permissions: Permissions
     log: Callable[[str], None]
     carrier: Carrier | None = None
+    invite: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +194,14 @@ class AgentStarted:
     """The agent is up and ready for a prompt. `file`: its session file or directory, None if it has none.
 
     `marker`: the newest marker on the present branch, `newest`: the newest one on any (capability `branches`).
-    They differ where a person moved in the tree while no supervisor was there.
+    They differ where a person moved in the tree while no supervisor was there. `peer`: the process of an agent that
+    was invited: what runs below it is the agent's, and nothing of it is ever ended.
     """
 
     conversation: Conversation
     marker: Marker | None = None
     newest: Marker | None = None
+    peer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +256,15 @@ class Verdict:
 
     accepted: bool
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a person's command, in one sentence; `status` is the status object after it."""
+
+    done: bool
+    message: str
+    status: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +324,16 @@ class AgentEvents(Protocol):
     def moved(self, conversation: Conversation) -> None:
         """The agent's process now serves another conversation than the one it was started for."""
 
+    async def command(self, line: str) -> Answer:
+        """A person's command, typed inside the agent (`pause`, `update --every 5m`, …): carried out as any client's.
+
+        Only for what the person typed: the adapter answers for it that no tool of the agent can say this.
+        """
+        ...
+
+    def left(self, reason: str) -> None:
+        """The person ended an agent that was invited, or took it elsewhere: the session closes."""
+
     def lost(self, reason: str) -> None:
         """The agent's process ended by itself; `reason` has the exit status or signal. The last call made."""
 
@@ -358,7 +383,11 @@ class Agent(Protocol):
 
 
 class Adapter(Protocol):
-    """The factory registered as entry point. Stateless; making one imports nothing heavy."""
+    """The factory registered as entry point. Stateless; making one imports nothing heavy.
+
+    It may have a property `files`, a mapping of names to paths: what a person gives to the agent by hand, printed by
+    `loopsup agents --path NAME`.
+    """
 
     @property
     def name(self) -> str: ...

@@ -35,8 +35,8 @@ from loopsup.core.model import AbortReason, Loop, Moment, State
 from loopsup.core.overrides import Overrides
 from loopsup.core.step import next_deadline, wants_agent
 from loopsup.errors import StorageError
-from loopsup.ports import Adapter, AgentStarted, DecisionCall, Launch, Marker, Permissions, Verdict
-from loopsup.shell import leftover
+from loopsup.ports import Adapter, AgentStarted, Answer, DecisionCall, Launch, Marker, Permissions, Verdict
+from loopsup.shell import leftover, typed
 from loopsup.shell.bus import Bus
 from loopsup.shell.carrier import Carriers
 from loopsup.shell.continuity import leaving, settings
@@ -268,6 +268,14 @@ class Supervisor:
 
     def moved_to(self, loop: Loop | None) -> None:
         self.fact(BranchMoved(loop))
+
+    async def typed(self, line: str) -> Answer:
+        return await typed.carry_out(self, line)
+
+    def left(self, reason: str) -> None:
+        self.log(f"the agent has left: {reason}")
+        self.publish(words.LOOP_NOTICE, {"message": f"the session closes: {words.bounded(reason)}"})
+        self.ask_to_close("agent_left")
 
     def ready(self) -> None:
         self.touch()
