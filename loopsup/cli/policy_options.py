@@ -27,6 +27,14 @@ MinDelayOption = Annotated[
 MaxDelayOption = Annotated[
     str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait; default 24h.")
 ]
+MisfireOption = Annotated[
+    str | None,
+    typer.Option(
+        "--misfire",
+        metavar="once|skip|DUR",
+        help="A missed wake is made up for once, skipped, or once if it is less late; default once.",
+    ),
+]
 
 # Those of `update`: what is not given stays, so nothing here has a default.
 NewEveryOption = Annotated[
@@ -40,3 +48,6 @@ NewMaxIterationsOption = Annotated[
 ]
 NewMinDelayOption = Annotated[str | None, typer.Option("--min-delay", metavar="DUR", help="The shortest wait.")]
 NewMaxDelayOption = Annotated[str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait.")]
+NewMisfireOption = Annotated[
+    str | None, typer.Option("--misfire", metavar="once|skip|DUR", help="What becomes of a missed wake.")
+]

@@ -12,6 +12,7 @@ from typing import Any
 
 from loopsup.core import durations
 from loopsup.core.limits import DEFAULT_FOR_MS, DEFAULT_MAX_DELAY_MS, DEFAULT_MAX_ITERATIONS, DEFAULT_MIN_DELAY_MS
+from loopsup.core.misfire import from_word
 from loopsup.core.model import Auto, Fixed, Policy
 from loopsup.errors import UsageError
 
@@ -42,6 +43,10 @@ class Faults:
         """`auto` or milliseconds."""
         return text if text == "auto" else self.duration("--every", text)
 
+    def misfire(self, text: str | None) -> str | int | None:
+        """`once`, `skip` or milliseconds."""
+        return text if text in ("once", "skip") else self.duration("--misfire", text)
+
     def count(self, option: str, text: str | None) -> int | None:
         """A whole number of 1 or more."""
         if text is None:
@@ -68,6 +73,7 @@ def changes(
     max_delay: str | None,
     for_: str | None,
     max_iterations: str | None,
+    misfire: str | None = None,
 ) -> dict[str, Any]:
     """The options given, as the control protocol's `policy` has them; an absent option has no key."""
     values = {
@@ -76,6 +82,7 @@ def changes(
         "maxDelayMs": faults.duration("--max-delay", max_delay),
         "forMs": faults.duration("--for", for_),
         "maxIterations": faults.count("--max-iterations", max_iterations),
+        "misfire": faults.misfire(misfire),
     }
     return {key: value for key, value in values.items() if value is not None}
 
@@ -87,6 +94,7 @@ def with_defaults(given: dict[str, Any]) -> dict[str, Any]:
         "maxDelayMs": DEFAULT_MAX_DELAY_MS,
         "forMs": DEFAULT_FOR_MS,
         "maxIterations": DEFAULT_MAX_ITERATIONS,
+        "misfire": "once",
         **given,
     }
 
@@ -100,6 +108,7 @@ def as_policy(wire: dict[str, Any]) -> Policy:
         max_delay_ms=wire["maxDelayMs"],
         for_ms=wire["forMs"],
         max_iterations=wire["maxIterations"],
+        misfire=from_word(wire["misfire"]),
     )
 
 

@@ -23,7 +23,14 @@ from tests.cli import plugin
 from tests.cli.conftest import Run
 from tests.cli.support import NOW, a_loop, status_of
 
-POLICY = {"minDelayMs": 60_000, "maxDelayMs": 86_400_000, "forMs": 86_400_000, "maxIterations": 50, "rhythm": 600_000}
+POLICY = {
+    "minDelayMs": 60_000,
+    "maxDelayMs": 86_400_000,
+    "forMs": 86_400_000,
+    "maxIterations": 50,
+    "misfire": "once",
+    "rhythm": 600_000,
+}
 START = Request("start", {"objective": "watch  it", "policy": POLICY})
 STARTED = Response(status_of(a_loop()), "the loop is started", ("most of the time is spent waiting",))
 PAUSED = Paused(PauseReason.SESSION_CLOSED, NOW.wall)

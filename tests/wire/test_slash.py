@@ -10,7 +10,13 @@ from loopsup.errors import UsageError
 from loopsup.wire.control import Request
 from loopsup.wire.slash import parse
 
-DEFAULTS = {"minDelayMs": 60_000, "maxDelayMs": 86_400_000, "forMs": 86_400_000, "maxIterations": 50}
+DEFAULTS = {
+    "minDelayMs": 60_000,
+    "maxDelayMs": 86_400_000,
+    "forMs": 86_400_000,
+    "maxIterations": 50,
+    "misfire": "once",
+}
 
 
 def started(objective: str, rhythm: Any = 600_000, after: int | None = None, **policy: int) -> Request:
