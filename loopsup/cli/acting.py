@@ -14,8 +14,7 @@ from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
 from loopsup.clock import mono_ms
-from loopsup.errors import EXIT_DONE, SupervisorGoneError
-from loopsup.store.lock import LockHeldError
+from loopsup.errors import EXIT_DONE, RefusedError, SupervisorGoneError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
@@ -36,7 +35,7 @@ def perform(session: Session, request: Request, without: Otherwise) -> Response:
         return response
     try:
         return without(session)
-    except LockHeldError:  # somebody took the session in between: most likely a supervisor, which then answers
+    except RefusedError:  # somebody took the session in between: most likely a supervisor, which then answers
         response = ask(session, request)
         if response is None:
             raise
@@ -57,7 +56,7 @@ def ask(session: Session, request: Request, timeout_s: float | None = None) -> R
                 return None
             if mono_ms() >= give_up:
                 raise not_answering(session) from error
-            _pause(RETRY_S)
+            pause(RETRY_S)
     return None
 
 
@@ -92,7 +91,8 @@ def finish(session: Session, response: Response, *, as_json: bool) -> int:
     return EXIT_DONE
 
 
-def _pause(seconds: float) -> None:
+def pause(seconds: float) -> None:
+    """Wait so long."""
     import time
 
     time.sleep(seconds)
