@@ -54,6 +54,7 @@ class Bus:
         self._backlog: deque[tuple[int, bytes]] = deque(maxlen=FOLLOW_BACKLOG)
         self._followers: set[Follower] = set()
         self._shown: object = None
+        self.active_at = clock.now().mono  # when something last happened, or somebody came or left
         self.problem: str | None = None
 
     @property
@@ -73,7 +74,8 @@ class Bus:
         if self._writer is None:
             self._early.append((kind, data, iteration, agent_id))
             return
-        at = self._clock.now().wall
+        now = self._clock.now()
+        self.active_at, at = now.mono, now.wall
         if kind in EPHEMERAL:
             event = ConversationEvent(self._writer.next_seq - 1, at, kind, data, iteration, agent_id)
         else:
@@ -99,6 +101,7 @@ class Bus:
 
     def subscribe(self, since: int | None) -> Follower:
         """A new follower; `since`: stored events after that number come first, as far as they are in memory."""
+        self.active_at = self._clock.now().mono
         follower = Follower()
         if since is not None:
             for seq, line in self._backlog:
@@ -114,6 +117,7 @@ class Bus:
         return follower
 
     def unsubscribe(self, follower: Follower) -> None:
+        self.active_at = self._clock.now().mono
         self._followers.discard(follower)
 
     def show_status(self, status: Mapping[str, Any]) -> None:
