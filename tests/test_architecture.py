@@ -58,6 +58,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.ports",
         "loopsup.registry",
         "loopsup.process",
+        "loopsup.matching",
         "loopsup.errors",
     ),
     "loopsup.offline": (
@@ -70,6 +71,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.errors",
         "loopsup.cli",  # one layer: what a verb does where no supervisor lives
         "loopsup.shell.hook",
+        "loopsup.shell.leftover",
     ),
     "loopsup.cli": (
         "loopsup",
@@ -82,9 +84,11 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.registry",
         "loopsup.client",
         "loopsup.offline",
+        "loopsup.matching",
         "loopsup.errors",
         "loopsup.shell",
     ),
+    "loopsup.matching": ("loopsup.matching", "loopsup.core", "loopsup.errors"),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),
     "loopsup.mcp_server": (),
