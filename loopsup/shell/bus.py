@@ -18,6 +18,7 @@ from loopsup.wire.control import FOLLOW_BACKLOG, follow_line
 from loopsup.wire.events import EPHEMERAL, ConversationEvent, encode
 
 FOLLOWER_QUEUE = 5000  # lines a slow terminal may lag behind; a burst of deltas is a few thousand
+FOLLOWER_BYTES = 64 * 1024 * 1024  # and their size: a few of the longest lines there can be (MAX_EVENT)
 
 CLOCKS = frozenset({"calendarElapsedMs", "deadlineRemainingMs"})  # fields of status that change by themselves
 
@@ -28,19 +29,25 @@ class Follower:
     def __init__(self, *, deaf: bool = False) -> None:
         self._deaf = deaf
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._bytes = 0
         self.dropped = False
+        self.on_drop: Callable[[], object] = lambda: None
 
     def put(self, line: bytes | None) -> None:
         if self.dropped or self._deaf:
             return
-        if line is not None and self._lines.qsize() >= FOLLOWER_QUEUE:
+        if line is not None and (self._lines.qsize() >= FOLLOWER_QUEUE or self._bytes + len(line) > FOLLOWER_BYTES):
             self.dropped = True
             line = None
+            self.on_drop()
+        self._bytes += len(line or b"")
         self._lines.put_nowait(line)
 
     async def next(self) -> bytes | None:
         """The next line; None: the stream is over."""
-        return await self._lines.get()
+        line = await self._lines.get()
+        self._bytes -= len(line or b"")
+        return line
 
 
 class Bus:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 # What a person does to the session: it is not left any more, whatever a reaper began.
 ACTING = frozenset({"start", "resume", "say", "answer", "update", "abort", "pause", "stop"})
+DROP_GRACE_S = 30.0  # a dropped follower may read what it was sent; one that does not is cut off
 MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
 
@@ -68,6 +69,8 @@ class Handlers:
         bus = self._supervisor.bus
         since = request.args.get("since")
         follower = bus.subscribe(since if isinstance(since, int) else None)
+        later, cut = asyncio.get_running_loop().call_later, writer.transport.abort
+        follower.on_drop = lambda: later(DROP_GRACE_S, cut)
         try:
             writer.write(encode_response(Response(self._supervisor.status())))
             self._supervisor.touch()
