@@ -48,6 +48,9 @@ __all__ = [
     "Question",
     "Refused",
     "RefusedError",
+    "Seat",
+    "Stage",
+    "Staged",
     "Stamp",
     "Unknown",
     "Verdict",
@@ -110,6 +113,10 @@ class Capabilities:
     """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
     process: bool = True
     """The agent is a child process with a pid."""
+    shell_tool: bool = False
+    """`loop_control` is reached by `loopsup control` in the agent's shell: the loop's messages say how."""
+    terminal: bool = False
+    """The agent has a screen of its own that a person can attach to (`Staged.stage`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,7 @@ class Carrier:
     environment, too, for `loopsup control` in its shell. The calls go straight to the supervisor, which puts the
     stamp of the prompt in flight on them; the adapter never reports one. Before `start` returns it awaits
     `offered(seconds)`: None, or one sentence that says why the model does not have the tool; that is an
-    AgentUnableError.
+    AgentUnableError. An agent that has only its shell (capability `shell_tool`) gets `env` alone.
     """
 
     name: str
@@ -220,10 +227,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The prompt provably started nothing and is not queued anywhere. `busy`: because the agent works."""
+    """The prompt provably started nothing and is not queued anywhere. `busy`: because the agent works.
+
+    `retry_ms`: when it may be free again, None for the usual time of a busy agent.
+    """
 
     reason: str
     busy: bool = False
+    retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +366,35 @@ class Agent(Protocol):
     def pid(self) -> int | None:
         """Process id of the agent while it runs."""
         ...
+
+
+class Seat(Protocol):
+    """One terminal attached to an agent's screen."""
+
+    def typed(self, data: bytes) -> None:
+        """What came from its keyboard."""
+
+    def resized(self, rows: int, cols: int) -> None: ...
+
+    def redraw(self) -> None:
+        """Show the whole picture again: something was left out."""
+
+    def leave(self) -> None: ...
+
+
+class Stage(Protocol):
+    """The agent's own screen (capability `terminal`; `loopsup.terminal` has one)."""
+
+    def join(self, show: Callable[[bytes], None], rows: int, cols: int) -> Seat:
+        """Attach a terminal of this size; `show` gets the picture at once, then all that the agent writes."""
+        ...
+
+
+class Staged(Protocol):
+    """What an `Agent` with the capability `terminal` has besides."""
+
+    @property
+    def stage(self) -> Stage: ...
 
 
 class Adapter(Protocol):

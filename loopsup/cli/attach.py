@@ -18,10 +18,16 @@ from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Follow the conversation live; Ctrl-C leaves and the loop goes on."""
     from loopsup import client
+    from loopsup.cli import attach_terminal
 
     found = selection.pick(session)
     if not found.alive():
         raise nobody(found)
+    if not as_json and attach_terminal.wanted(found):
+        try:
+            return attach_terminal.attach(found)
+        except client.UnreachableError as error:
+            raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
     sink: Sink = JsonLines() if as_json else Screen()
     note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(found)}")
     try:

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
 from loopsup.core.model import AbortReason
 from loopsup.errors import AgentUnableError, LoopsupError
-from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
+from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Stage, Staged, Unknown
 from loopsup.shell import leftover
 from loopsup.shell.carrier import Carriers
 from loopsup.shell.link import AgentLink
@@ -43,11 +43,17 @@ class AgentSlot:
         self._link: AgentLink | None = None
         self._closed = False
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
+        self.on_stage: Callable[[Stage | None], None] = lambda _: None  # told when the agent's screen comes and goes
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
     @property
     def up(self) -> bool:
         return self._agent is not None
+
+    @property
+    def stage(self) -> Stage | None:
+        """The screen of the agent that is up, where it has one."""
+        return None if self._agent is None or not self.capabilities.terminal else cast("Staged", self._agent).stage
 
     @property
     def pid(self) -> int | None:
@@ -77,6 +83,7 @@ class AgentSlot:
         finally:
             self._coming = None
         self._agent, self._link = agent, link
+        self.on_stage(self.stage)
         return started
 
     def _prepared(self) -> Launch:
@@ -118,6 +125,7 @@ class AgentSlot:
         self.carriers.void()
         agent, self._agent, self._link = self._agent, None, None
         if agent is not None:
+            self.on_stage(None)
             self._end(agent)
 
     async def empty(self, *, for_good: bool = False) -> None:
