@@ -12,7 +12,7 @@ Everything here runs in one asyncio event loop: the supervisor calls the adapter
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,9 +48,6 @@ __all__ = [
     "Question",
     "Refused",
     "RefusedError",
-    "Seat",
-    "Stage",
-    "Staged",
     "Stamp",
     "Unknown",
     "Verdict",
@@ -116,7 +113,7 @@ class Capabilities:
     shell_tool: bool = False
     """`loop_control` is reached by `loopsup control` in the agent's shell: the loop's messages say how."""
     terminal: bool = False
-    """The agent has a screen of its own that a person can attach to (`Staged.stage`)."""
+    """The agent has a screen of its own that a person can attach to (`loopsup.terminal.contract`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,35 +365,6 @@ class Agent(Protocol):
         ...
 
 
-class Seat(Protocol):
-    """One terminal attached to an agent's screen."""
-
-    def typed(self, data: bytes) -> None:
-        """What came from its keyboard."""
-
-    def resized(self, rows: int, cols: int) -> None: ...
-
-    def redraw(self) -> None:
-        """Show the whole picture again: something was left out."""
-
-    def leave(self) -> None: ...
-
-
-class Stage(Protocol):
-    """The agent's own screen (capability `terminal`; `loopsup.terminal` has one)."""
-
-    def join(self, show: Callable[[bytes], None], rows: int, cols: int) -> Seat:
-        """Attach a terminal of this size; `show` gets the picture at once, then all that the agent writes."""
-        ...
-
-
-class Staged(Protocol):
-    """What an `Agent` with the capability `terminal` has besides."""
-
-    @property
-    def stage(self) -> Stage: ...
-
-
 class Adapter(Protocol):
     """The factory registered as entry point. Stateless; making one imports nothing heavy."""
 
@@ -426,12 +394,3 @@ class Adapter(Protocol):
     def agent(self, launch: Launch, events: AgentEvents) -> Agent:
         """A new, not yet started agent."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """An adapter that was found and could not be loaded."""
-
-    name: str
-    error: str
-    capabilities: Capabilities = field(default_factory=Capabilities)

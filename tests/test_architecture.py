@@ -66,6 +66,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.ports",
         "loopsup.registry",
         "loopsup.process",
+        "loopsup.terminal.contract",
         "loopsup.errors",
     ),
     "loopsup.offline": (

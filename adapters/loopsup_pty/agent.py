@@ -1,8 +1,8 @@
 """One running terminal program behind the `Agent` port.
 
-Rules. A message goes in only at an empty prompt; a question on the screen is shown, never answered by a key; a program
-whose question nobody answers in time is ended. What the program does is seen on its screen, so a response ends where
-the screen has come to rest. A decision comes only from the carrier.
+Rules. A message goes in only at an empty prompt; a question on the screen is shown, never answered by a key; a
+program whose question nobody answers in time is ended. What the program does is seen on its screen, so a response
+ends where the screen has come to rest. A decision comes only from the carrier.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from loopsup.terminal.child import TerminalChild
 from loopsup.terminal.stage import Stage
 from loopsup.wire import events as ev
 from loopsup_pty.profiles import Profile
-from loopsup_pty.reading import Reading, Seen, news, still
+from loopsup_pty.reading import MENU_ROWS, Reading, Seen, still
 from loopsup_pty.writing import Writer, typeable, unsendable
 
 READY_S = 60.0  # a CLI that unpacks itself at its very first start takes a third of it
@@ -41,7 +41,7 @@ LOOK_S = 0.1  # between two looks while something moves
 BUSY_S = 1.5  # a program without patterns that has written for so long by itself works
 HAND_S = 1.0  # and this long after a key or a new size it may only be showing that
 FREE_S = 3.0  # a prompt may wait for a redraw to settle
-WAIT_MS = 10_000  # for a person's draft, or a question: each try is two records in the journal
+WAIT_MS = 5_000  # for a person's draft, or a question: each try is two records in the journal
 LAST_ROWS = 3  # of the screen, in the words about an end
 
 
@@ -121,8 +121,8 @@ class PtyAgent:
             seen = self._reading.look(self._loop.time())
             if seen is Seen.MENU:
                 raise AgentUnableError(
-                    f"{self._name} asks a question at its start; run it yourself in this directory once and answer it: "
-                    f"{self._shown()}"
+                    f"{self._name} asks a question at its start; run it yourself in this directory once and answer "
+                    f"it: {self._shown(MENU_ROWS)}"
                 )
             if seen is Seen.IDLE and self._stage.modes.bracketed_paste:
                 return
@@ -133,11 +133,11 @@ class PtyAgent:
             )
         raise AgentUnableError(f"{self._name} was not at its prompt within {READY_S:.0f} s: {self._shown()}")
 
-    def _shown(self) -> str:
+    def _shown(self, most: int = LAST_ROWS) -> str:
         """The last rows of its screen, for people."""
         assert self._stage is not None
         rows = [" ".join(line.split()) for line in self._stage.picture.lines() if line.strip()]
-        return ev.bounded(" / ".join(rows[-LAST_ROWS:]), 500) or "its screen is empty"
+        return ev.bounded(" / ".join(rows[-most:]), 500) or "its screen is empty"
 
     async def _until_exit(self, child: TerminalChild) -> None:
         reason = await child.wait()
@@ -231,7 +231,7 @@ class PtyAgent:
         """No key answers a question; denied (in time) means that the program ends."""
         if allow or question_id != self._question or self._child is None or self._ending is not None:
             return
-        self._why = f"it was ended, as nobody answered the question on its screen: {self._shown()}"
+        self._why = f"it was ended, as nobody answered the question on its screen: {self._shown(MENU_ROWS)}"
         self._ending = asyncio.create_task(self._child.close())
 
     async def mark(self, marker: Marker) -> None:
@@ -304,7 +304,7 @@ class PtyAgent:
 
     def _finish(self, run: _Run, reason: str, error: Mapping[str, Any] | None = None) -> None:
         self._run = None
-        said = ev.bounded(news(run.before, self.stage.picture.lines()))
+        said = ev.bounded(self._reading.news(run.before))
         if said:
             data = {"turnId": run.turn, "text": said, "toolRequests": []}
             self._events.emit(ev.ASSISTANT_MESSAGE, data)

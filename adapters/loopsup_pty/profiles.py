@@ -1,8 +1,8 @@
 """How each program's screen is read, and the table of the programs people use.
 
 A pattern is searched for in each row of the screen. What a profile leaves open is judged by silence: a
-terminal interface at its prompt writes nothing, one that works moves a spinner. A name whose program is not driven end to
-end by a test is shown as untested.
+terminal interface at its prompt writes nothing, one that works moves a spinner. A name whose program is not driven
+end to end by a test is shown as untested.
 """
 
 from __future__ import annotations

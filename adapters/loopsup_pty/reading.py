@@ -61,22 +61,26 @@ class Reading:
     def asks(self, lines: list[str]) -> bool:
         """A question stands below everything else, and no empty input line beside it."""
         lowest = [line for line in lines if line.strip()][-MENU_ROWS:]
-        if not self.shows(self.profile.menu, [line for line in lowest if not self._ours(line)]):
+        if not self.shows(self.profile.menu, [line for line in lowest if not self.ours(line)]):
             return False
         return self.profile.empty is None or not self.shows(self.profile.empty, lines)
 
-    def _ours(self, line: str) -> bool:
+    def ours(self, line: str) -> bool:
         """A row of the message handed over, as the program shows it."""
         words = " ".join(line.strip(_FRAME).split())
         return bool(words) and words in self.said
 
     def working(self, lines: list[str]) -> bool:
         """A pattern says so: it shows its sign of work, or does not show its prompt."""
-        if self.profile.busy is not None:
-            theirs = [line for line in lines if not self._ours(line)]
-            if self.shows(self.profile.busy, theirs):
-                return True
+        if self.busy(lines):
+            return True
         return self.profile.ready is not None and not self.shows(self.profile.ready, lines)
+
+    def busy(self, lines: list[str]) -> bool:
+        """It shows its sign of work."""
+        if self.profile.busy is None:
+            return False
+        return self.shows(self.profile.busy, [line for line in lines if not self.ours(line)])
 
     @property
     def settle_s(self) -> float:
@@ -92,6 +96,13 @@ class Reading:
     def shows(self, text: str, lines: list[str]) -> bool:
         found = self._compiled.setdefault(text, pattern(text))
         return any(found.search(line) for line in lines)
+
+    def news(self, before: list[str]) -> str:
+        """What stands there now and did not before, but for the message itself and the input line."""
+        old = {line.strip() for line in before}
+        rows = [line for line in self.stage.picture.lines() if line.strip() and line.strip() not in old]
+        prompt = self.line().text
+        return "\n".join(line for line in rows if line != prompt and not self.ours(line))
 
     def question(self) -> str:
         """The words on the screen around a question."""
@@ -131,9 +142,3 @@ class Reading:
 def still(lines: list[str]) -> tuple[str, ...]:
     """The picture without what moves by itself: where this changes, something has happened."""
     return tuple(_TICKING.sub("", line).strip() for line in lines)
-
-
-def news(before: list[str], after: list[str]) -> str:
-    """The rows that were not there before."""
-    old = set(map(str.strip, before))
-    return "\n".join(line for line in after if line.strip() and line.strip() not in old)

@@ -1,9 +1,9 @@
 """Handing a message over at the keyboard: as one bracketed paste, then Enter, and then looking whether it was taken.
 
-Rules. A paste ends where its own text cannot end it: control characters become visible signs. Enter comes only after
-the program has shown the paste, as some take a text and an Enter read together for one paste. Taken is what has left the input line,
-or what made the program work; anything else is unknown, and never tried again. Enter is pressed once more where
-the line still stands exactly as it was pasted: then the first one was lost.
+Rules. The text cannot end its own paste: control characters become visible signs. Enter comes only after the program
+has shown the paste, as some take a text and an Enter that are read together for one paste. Taken is what has left
+the input line, or what made the program work; anything else is unknown, and never tried again. Enter is pressed once
+more where the line still stands exactly as it was pasted: then the first one was lost.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Writer:
         self.stage.write(ENTER)
         if await self._until(lambda: self._taken(pasted, pressed), AGAIN_S):
             return Accepted()
-        if self.signal() is not True and self.reading.line() == pasted and not self._asks():
+        if self.reading.line() == pasted and not self.reading.asks(self.stage.picture.lines()):
             self.stage.write(ENTER)
         if await self._until(lambda: self._taken(pasted, pressed), TAKEN_S):
             return Accepted()
@@ -86,15 +86,12 @@ class Writer:
         reading, lines = self.reading, self.stage.picture.lines()
         if not self.stage.picture.current or self.stage.last_output < pressed:
             return False
-        if reading.tells_work and reading.working(lines):
+        if reading.busy(lines) or reading.left(pasted):
             return True
-        if reading.left(pasted):
-            return True
+        if reading.asks(lines):  # the message has led to a question
+            return reading.line() != pasted
         moved = self.stage.last_output - pressed >= WORKING_S and self.stage.quiet_s < WORKING_S
         return moved and reading.line() != pasted
-
-    def _asks(self) -> bool:
-        return self.reading.asks(self.stage.picture.lines())
 
     async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
         """Look until it holds, the time is over, or the program is gone."""

@@ -13,7 +13,8 @@ from typing import Any
 from loopsup.cli import render
 from loopsup.cli.common import JsonOption, out_json
 from loopsup.errors import EXIT_DONE
-from loopsup.ports import Adapter, Broken, Capabilities
+from loopsup.ports import Adapter, Capabilities
+from loopsup.registry import Broken
 
 VERSION = 1
 NOT_INSTALLED = "not installed"

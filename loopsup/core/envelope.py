@@ -86,8 +86,8 @@ _PT = _Words(
 )
 
 
-def iteration(loop: Loop, now: Moment, language: str = "en", *, shell: bool = False) -> str:
-    """The envelope of the iteration under way (`loop.flight`). `shell`: loop_control is a command there."""
+def iteration(loop: Loop, now: Moment, language: str = "en", *, command: bool = False) -> str:
+    """The envelope of the iteration under way (`loop.flight`). `command`: loop_control is a command there."""
     words, flight = _words(language), _flight(loop)
     lines = [
         FIRST_LINE,
@@ -102,12 +102,12 @@ def iteration(loop: Loop, now: Moment, language: str = "en", *, shell: bool = Fa
     ]
     if isinstance(flight.rhythm, Auto):
         lines.append(words.closing_auto)
-    if shell:
+    if command:
         lines.append(_command(flight, words))
     return "\n".join(lines)
 
 
-def reminder(loop: Loop, language: str = "en", *, shell: bool = False) -> str:
+def reminder(loop: Loop, language: str = "en", *, command: bool = False) -> str:
     """The one reminder an iteration without a valid decision gets."""
     words, flight = _words(language), _flight(loop)
     missing = words.missing.format(n=flight.iteration, max=loop.policy.max_iterations)
@@ -117,7 +117,7 @@ def reminder(loop: Loop, language: str = "en", *, shell: bool = False) -> str:
         case Auto():
             hint = words.auto_hint.format(range=_range(flight))
     text = f"{REMINDER_LINE}\n{missing}\n{hint}"
-    return f"{text}\n{_command(flight, words)}" if shell else text
+    return f"{text}\n{_command(flight, words)}" if command else text
 
 
 def _command(flight: Flight, words: _Words) -> str:

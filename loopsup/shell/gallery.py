@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from loopsup.errors import RefusedError, UsageError
-from loopsup.ports import Seat, Stage
+from loopsup.terminal.contract import Seat, Stage
 from loopsup.wire import terminal
 from loopsup.wire.control import Request, Response, encode_response
 from loopsup.wire.jsonl import LineSplitter
@@ -93,16 +93,10 @@ class Viewer:
 
 
 class Gallery:
-    """All viewers of one session."""
+    """Lets people in."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._viewers: set[Viewer] = set()
-        supervisor.host.slot.on_stage = self._changed
-
-    def _changed(self, stage: Stage | None) -> None:
-        for viewer in self._viewers:
-            viewer.place(stage)
 
     async def serve(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The stream of one viewer, until the session ends or it leaves. RefusedError, UsageError."""
@@ -114,20 +108,18 @@ class Gallery:
         writer.write(encode_response(Response(supervisor.status())))
         viewer = Viewer(rows, cols)
         present = supervisor.bus.join()
-        self._viewers.add(viewer)
+        supervisor.host.slot.watchers.add(viewer.place)
         try:
             viewer.place(supervisor.host.slot.stage)
             supervisor.touch()
             await self._until_over(viewer, reader, writer)
         finally:
-            self._viewers.discard(viewer)
+            supervisor.host.slot.watchers.discard(viewer.place)
             viewer.end()
             supervisor.bus.unsubscribe(present)
             supervisor.touch()
 
-    async def _until_over(
-        self, viewer: Viewer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _until_over(self, viewer: Viewer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks = [
             asyncio.ensure_future(work)
             for work in (_listen(viewer, reader), _show(viewer, writer), self._supervisor.closed.wait())
@@ -140,7 +132,7 @@ class Gallery:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._supervisor.closed.is_set():
-            writer.write(terminal.encode(terminal.Closed(self._supervisor.close_reason or "closed")))
+            writer.write(terminal.encode(terminal.Closed(self._supervisor.close_reason)))
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
 

@@ -57,11 +57,11 @@ class Performer:
             told = "another session of this account asks first whether the limit is over"
             supervisor.fact(HandoverRefused(effect.stamp, told, busy=True, retry_ms=held_ms))
             return
-        language, shell = _language(), supervisor.host.slot.capabilities.shell_tool
+        language, command = _language(), supervisor.host.slot.capabilities.shell_tool
         if effect.kind is not PromptKind.REMINDER:
-            text, origin = envelope.iteration(loop, supervisor.clock.now(), language, shell=shell), Origin.LOOP
+            text, origin = envelope.iteration(loop, supervisor.clock.now(), language, command=command), Origin.LOOP
         else:
-            text, origin = envelope.reminder(loop, language, shell=shell), Origin.PROTOCOL
+            text, origin = envelope.reminder(loop, language, command=command), Origin.PROTOCOL
         result = await supervisor.host.hand_over(
             Prompt(text, origin, str(uuid.uuid4()), effect.stamp), fresh=effect.kind is PromptKind.ITERATION
         )

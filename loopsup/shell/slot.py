@@ -15,10 +15,11 @@ import psutil
 
 from loopsup.core.model import AbortReason
 from loopsup.errors import AgentUnableError, LoopsupError
-from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Stage, Staged, Unknown
+from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker, Prompt, Unknown
 from loopsup.shell import leftover
 from loopsup.shell.carrier import Carriers
 from loopsup.shell.link import AgentLink
+from loopsup.terminal.contract import Stage, Staged
 
 START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
 PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
@@ -43,7 +44,7 @@ class AgentSlot:
         self._link: AgentLink | None = None
         self._closed = False
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
-        self.on_stage: Callable[[Stage | None], None] = lambda _: None  # told when the agent's screen comes and goes
+        self.watchers: set[Callable[[Stage | None], None]] = set()  # told when the agent's screen comes and goes
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
     @property
@@ -83,7 +84,7 @@ class AgentSlot:
         finally:
             self._coming = None
         self._agent, self._link = agent, link
-        self.on_stage(self.stage)
+        self._stage_changed(self.stage)
         return started
 
     def _prepared(self) -> Launch:
@@ -120,12 +121,16 @@ class AgentSlot:
         if self._agent is not None:
             await self._call("announce", self._agent.announce(event))
 
+    def _stage_changed(self, stage: Stage | None) -> None:
+        for watcher in tuple(self.watchers):
+            watcher(stage)
+
     def forget(self) -> None:
         """It ended by itself. What it left (tools it was running, its sockets) is cleaned up before the next one."""
         self.carriers.void()
         agent, self._agent, self._link = self._agent, None, None
         if agent is not None:
-            self.on_stage(None)
+            self._stage_changed(None)
             self._end(agent)
 
     async def empty(self, *, for_good: bool = False) -> None:

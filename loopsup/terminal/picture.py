@@ -58,7 +58,8 @@ class Picture:
 
     @property
     def cursor(self) -> Cursor:
-        return Cursor(self._screen.cursor.y, self._screen.cursor.x)
+        # behind the last column it waits for the next character to wrap
+        return Cursor(self._screen.cursor.y, min(self._screen.cursor.x, self._screen.columns - 1))
 
     def lines(self) -> list[str]:
         """The rows as text, without the blanks at their ends."""
@@ -72,7 +73,15 @@ class Picture:
             self._timer = asyncio.get_running_loop().call_soon(self._draw)
 
     def resize(self, size: Size) -> None:
-        self._screen.resize(size.rows, size.cols)
+        """The rows from the top stay, or those above the cursor where they are too many."""
+        screen = self._screen
+        row, col = self.cursor
+        shift = max(0, row - size.rows + 1)
+        kept = {number - shift: screen.buffer[number] for number in range(shift, screen.lines)}
+        screen.resize(size.rows, size.cols)
+        screen.buffer.clear()
+        screen.buffer.update({number: cells for number, cells in kept.items() if number < size.rows})
+        screen.cursor.y, screen.cursor.x = row - shift, min(col, size.cols - 1)
 
     def close(self) -> None:
         if self._timer is not None:

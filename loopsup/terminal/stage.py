@@ -1,7 +1,7 @@
 """The program on its terminal with everybody around it: the adapter that drives it, and the people attached.
 
-Rules. All see one screen, as large as the smallest of theirs; nobody attached: as large as it was. What a person types
-goes to the program as it is, but never into the middle of a message the adapter hands over (`hold`). Who comes
+Rules. All see one screen, as large as the smallest of theirs; nobody attached: as large as it was. What a person
+types goes to the program as it is, but never into the middle of a message the adapter hands over (`hold`). Who comes
 late gets the picture. A viewer only gets bytes; who does not keep up is its own affair (`Seat.redraw`).
 """
 
@@ -47,7 +47,7 @@ class Seat:
 
 
 class Stage:
-    """See `loopsup.ports.Stage`. `changed` is set whenever there may be something new to see."""
+    """See `loopsup.terminal.contract.Stage`. `changed` is set whenever there may be something new to see."""
 
     def __init__(self, on_osc: Callable[[bytes], None] = lambda _: None) -> None:
         self._loop = asyncio.get_running_loop()

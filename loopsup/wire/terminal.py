@@ -1,7 +1,7 @@
 """The lines of a `terminal` stream: an agent's own screen, and the keyboard of a person attached to it.
 
-After the response to the request `{"verb":"terminal","args":{"rows":24,"cols":80}}` each side sends JSON lines with one
-key. From the supervisor:
+After the response to the request `{"verb":"terminal","args":{"rows":24,"cols":80}}` each side sends JSON lines with
+one key. From the supervisor:
 
     {"output":"base64"}      what the terminal shows next
     {"absent":"sentence"}    the program is not running (now); a picture follows when it is

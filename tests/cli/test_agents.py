@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from loopsup.cli import agents, app, render
-from loopsup.ports import Broken, Capabilities
+from loopsup.ports import Capabilities
+from loopsup.registry import Broken
 from tests.cli.reading import json_lines
 
 
@@ -94,7 +95,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, task complete, process",
+        "    branches, task complete, process, shell tool, terminal",
         "fake: not ready",
         "  a fake agent",
         "  it is not installed",
@@ -102,7 +103,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, task complete, process",
+        "    branches, task complete, process, shell tool, terminal",
         "fake: broken",
         "  RuntimeError: boom\\x1b[2J",
     ]

@@ -3,8 +3,8 @@
     python fake_tui.py SCRIPT STATE [--id ID | --again ID]     SCRIPT: a JSON file, STATE: a directory
 
 It draws a transcript, a line of work (`◎ working`) while it works, and an input line (`❯ …`), each time as a whole.
-The script is an object: `start` (how it comes up) and `prompts` (a list; prompt n of the conversation gets the nth, later
-ones the last). Keys of `start`, all optional:
+The script is an object: `start` (how it comes up) and `prompts` (a list; prompt n of the conversation gets the nth,
+later ones the last). Keys of `start`, all optional:
 
     exit, words         end at once with this status, having shown these words
     mute                nothing is shown before a key comes
@@ -236,7 +236,7 @@ async def main() -> None:
         await asyncio.Event().wait()
     finally:
         with contextlib.suppress(OSError):
-            os.write(1, OFF)
+            os.write(1, b"" if "exit" in it.start else OFF)
             termios.tcsetattr(0, termios.TCSADRAIN, before)
         if "exit" in it.start:
             os._exit(it.start["exit"])

@@ -22,7 +22,7 @@ from tests.support import fake_tui
 TUI = (sys.executable, "-I", "-S", fake_tui.__file__)
 READY, EMPTY, BUSY = r"^❯", r"^❯$", r"^◎ working"
 RESUMABLE = replace(ANY, new=("--id", "{id}"), again=("--again", "{id}"))
-SEEN = replace(RESUMABLE, ready=READY, empty=EMPTY, busy=BUSY)
+SEEN = replace(RESUMABLE, ready=READY, empty=EMPTY, busy=BUSY, quiet_s=0.3)
 OPTIONS = ("--ready", READY, "--empty", EMPTY, "--busy", BUSY, "--new", "--id {id}", "--resume", "--again {id}")
 
 
