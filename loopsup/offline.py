@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loopsup.clock import Clock, SystemClock
+from loopsup.clock import Clock, supervisors_clock
 from loopsup.core.model import Moment
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
 from loopsup.store import journal, lock
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
     """The status object from the files. `alive`: somebody holds the lock but does not answer."""
     tail = journal.read_tail(session.folder)
-    now = (clock or SystemClock()).now()
+    now = (clock or supervisors_clock(os.environ)).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
     return status_object(facts, loop, now)
@@ -57,6 +57,7 @@ def stop(session: Session) -> Response:
 def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
     """`update` without a supervisor; `policy` has the keys of the control protocol."""
     from loopsup.core.events import Update
+    from loopsup.core.misfire import from_word
     from loopsup.core.model import Auto, Fixed
 
     if not policy:
@@ -70,6 +71,7 @@ def update(session: Session, policy: dict[str, Any], continuity: bool | None = N
             max_delay_ms=policy.get("maxDelayMs"),
             for_ms=policy.get("forMs"),
             max_iterations=policy.get("maxIterations"),
+            misfire=None if "misfire" not in policy else from_word(policy["misfire"]),
         ),
     )
     if continuity is not None:
@@ -82,7 +84,7 @@ def _recover(session: Session, enabled: bool) -> Response:
     from loopsup.core.overrides import TOLD
     from loopsup.store.identity import load_identity, save_identity
 
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         if owned.loop is None:
             raise NotFoundError("there is no loop in this session")
@@ -93,28 +95,34 @@ def _recover(session: Session, enabled: bool) -> Response:
 
 def close(session: Session) -> Response:
     """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
-        _remove_socket(session)
+        _tidy(session)
         return Response(owned.status(), f"session '{session.name}' is closed already")
 
 
 def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:
     """Carry out one command. A refusal is raised, after what had to be recorded anyway.
 
-    `tidy`: a dead supervisor's socket is removed too.
+    `tidy`: what a dead supervisor left (its agent, its socket) is removed too.
     """
-    with _Owned(session, clock or SystemClock()) as owned:
+    with _Owned(session, clock or supervisors_clock(os.environ)) as owned:
         reply = owned.take(event)
         if tidy:
-            _remove_socket(session)
+            _tidy(session)
         if reply is None or not reply.ok:
             raise from_kind(reply.kind, reply.message) if reply else RefusedError("the loop cannot do that now")
         return Response(owned.status(), reply.message, reply.warnings)
 
 
-def _remove_socket(session: Session) -> None:
-    """The socket a killed supervisor left. Only while we own the session, and only what is a socket of ours."""
+def _tidy(session: Session) -> None:
+    """End the agent a killed supervisor left, and remove its socket. Only while we own the session."""
+    import asyncio
+
+    from loopsup.cli.common import note
+    from loopsup.shell import leftover
+
+    asyncio.run(leftover.end(session.folder, session.identity.id, note))
     with contextlib.suppress(OSError):
         found = session.socket.lstat()
         if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():

@@ -7,22 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from loopsup.errors import AgentUnableError
-from loopsup.ports import Adapter
+from loopsup.ports import Adapter, Broken
 
 GROUP = "loopsup.adapters"
 ALLOW = "LOOPSUP_ADAPTERS"
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """An adapter that was found and could not be loaded."""
-
-    name: str
-    error: str
 
 
 def names(env: Mapping[str, str] = os.environ) -> list[str]:

@@ -51,7 +51,8 @@ MAY: dict[str, tuple[str, ...]] = {
     "loopsup.errors": (),
     "loopsup.wire": ("loopsup.wire", "loopsup.core", "loopsup.errors"),
     "loopsup.clock": ("loopsup.core",),
-    "loopsup.ports": ("loopsup.core", "loopsup.errors"),
+    "loopsup.ports": ("loopsup.core", "loopsup.errors", "loopsup.ports_values"),
+    "loopsup.ports_values": ("loopsup.core",),
     "loopsup.registry": ("loopsup.ports", "loopsup.errors"),
     "loopsup.process": ("loopsup.wire.jsonl",),
     "loopsup.terminal": ("loopsup.terminal", "loopsup.process"),
@@ -67,6 +68,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.registry",
         "loopsup.process",
         "loopsup.terminal.contract",
+        "loopsup.matching",
         "loopsup.errors",
     ),
     "loopsup.offline": (
@@ -79,6 +81,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.errors",
         "loopsup.cli",  # one layer: what a verb does where no supervisor lives
         "loopsup.shell.hook",
+        "loopsup.shell.leftover",
     ),
     "loopsup.cli": (
         "loopsup",
@@ -91,9 +94,11 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.registry",
         "loopsup.client",
         "loopsup.offline",
+        "loopsup.matching",
         "loopsup.errors",
         "loopsup.shell",
     ),
+    "loopsup.matching": ("loopsup.matching", "loopsup.core", "loopsup.errors"),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),
     "loopsup.mcp_server": (),

@@ -42,7 +42,9 @@ class AgentSlot:
         self._agent: Agent | None = None
         self._coming: Agent | None = None
         self._link: AgentLink | None = None
+        self._peer: int | None = None  # the process of an agent that is not ours
         self._closed = False
+        self._mark: str | None = None  # of all that the session's agents start
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
         self.watchers: set[Callable[[Stage | None], None]] = set()  # told when the agent's screen comes and goes
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
@@ -62,6 +64,11 @@ class AgentSlot:
         agent = self._agent or self._coming
         return None if agent is None else agent.pid
 
+    @property
+    def peer(self) -> int | None:
+        """The process below which everything is the agent's, also where it is not ours to end."""
+        return self.pid or self._peer
+
     async def start(self, link: AgentLink) -> AgentStarted:
         """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
         agent: Agent | None = None
@@ -75,7 +82,7 @@ class AgentSlot:
             link.cut()
             self.carriers.void()
             if agent is not None:
-                await _quietly(agent.close())
+                await self._ending(agent, set())
             if isinstance(error, TimeoutError):
                 raise AgentUnableError(f"the agent was not ready within {START_TIMEOUT_S:g} s") from error
             if isinstance(error, Exception) and not isinstance(error, LoopsupError):
@@ -83,12 +90,13 @@ class AgentSlot:
             raise
         finally:
             self._coming = None
-        self._agent, self._link = agent, link
+        self._agent, self._link, self._peer = agent, link, started.peer
         self._stage_changed(self.stage)
         return started
 
     def _prepared(self) -> Launch:
         launch = self._launch()
+        self._mark = launch.env.get(leftover.MARK)
         return launch if self.capabilities.native_tool else replace(launch, carrier=self.carriers.issue())
 
     async def prompt(self, prompt: Prompt) -> Handover:
@@ -143,9 +151,16 @@ class AgentSlot:
 
     def _end(self, agent: Agent) -> None:
         cut_off, self._cut_off = self._cut_off, set()
-        task = asyncio.get_running_loop().create_task(_ending(agent, cut_off))
+        task = asyncio.get_running_loop().create_task(self._ending(agent, cut_off))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+
+    async def _ending(self, agent: Agent, cut_off: set[psutil.Process]) -> None:
+        await _quietly(agent.close())
+        if cut_off:  # a tool in a session of its own lost its parent at the abort: the agent's tree has it no more
+            await _quietly(leftover.end_all(cut_off))
+        if self._mark is not None:
+            await _quietly(leftover.sweep(self._mark, self._log))
 
     async def _ended(self) -> None:
         while self._endings:
@@ -159,12 +174,6 @@ class AgentSlot:
             self._log(f"{what} failed in the adapter: {type(error).__name__}: {error}")
 
 
-async def _ending(agent: Agent, cut_off: set[psutil.Process]) -> None:
-    await _quietly(agent.close())
-    if cut_off:  # a tool in a session of its own lost its parent at the abort: the agent's tree has it no more
-        await leftover.end_all(cut_off)
-
-
-async def _quietly(closing: Awaitable[None]) -> None:
+async def _quietly(closing: Awaitable[object]) -> None:
     with contextlib.suppress(Exception, asyncio.CancelledError):
         await asyncio.wait_for(closing, CLOSE_TIMEOUT_S)
