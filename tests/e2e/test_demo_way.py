@@ -53,6 +53,7 @@ def loop_facts(state: str, **differs: object) -> dict[str, Any]:
         "lastDecision": None,
         "question": None,
         "recovery": None,
+        "lost": None,
         "lastAttention": None,
     } | differs
 
