@@ -22,6 +22,7 @@ from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
 from loopsup.wire.events import LOOP_ATTENTION, LOOP_TRANSITION, TURN_END
+from loopsup.wire.journal import Record
 from loopsup.wire.status import Lost, SessionFacts, lost_of, status_object, without_owner
 from loopsup.wire.transition import transition_data
 
@@ -44,7 +45,7 @@ def _lost(session: Session, tail: journal.Tail) -> Lost | None:
     """What was going on when the supervisor died; the newest line it wrote anywhere is its last sign of life."""
     from loopsup.store import eventlog
 
-    found = lost_of(tail.loop, tail.last.at if isinstance(tail.last, journal.Record) else 0)
+    found = lost_of(tail.loop, tail.last.at if isinstance(tail.last, Record) else 0)
     if found is None:
         return None
     with contextlib.suppress(LoopsupError):  # the journal has what matters

@@ -54,6 +54,8 @@ def loop_facts(state: str, **differs: object) -> dict[str, Any]:
         "question": None,
         "recovery": None,
         "lost": None,
+        "misfire": "once",
+        "lastMissed": None,
         "lastAttention": None,
     } | differs
 
