@@ -49,13 +49,18 @@ __all__ = [
     "Refused",
     "RefusedError",
     "Stamp",
+    "ToolCall",
+    "ToolVerdict",
     "Unknown",
     "Verdict",
 ]
 
 
+HOLD_S = 0.25  # a tool call waits no longer for its check: people wait with it, and a check takes milliseconds
+
+
 class Origin(StrEnum):
-    """Who speaks in a user-role message."""
+    """Who speaks in a user-role message. `ttsr`: a stream rule, after it ended a response half-way."""
 
     USER = "user"
     LOOP = "loop"
@@ -84,6 +89,10 @@ class Capabilities:
     """A partial answer can be dropped from the conversation."""
     continue_without_message: bool = False
     """The model can be called again without a new user message."""
+    keep_partial: bool = False
+    """A partial answer can stay in the conversation (`Prompt.keep`)."""
+    hold_tools: bool = False
+    """With `Launch.hold_tools`, no tool runs before `AgentEvents.tool_call` has answered."""
     native_tool: bool = False
     """`loop_control` is a tool of the agent itself."""
     terminate_on_tool: bool = False
@@ -161,7 +170,8 @@ class Launch:
     of the agent; the adapter adds its own variables to it. `state_dir`: a private directory (0700) that
     outlives the process, for agents without a session file of their own. `run_dir`: a private directory
     for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
-    declare `native_tool`.
+    declare `native_tool`. `hold_tools`: stream rules are in force, so each tool call is asked about before it runs
+    (capability of that name).
     """
 
     session_id: str
@@ -175,6 +185,7 @@ class Launch:
     permissions: Permissions
     log: Callable[[str], None]
     carrier: Carrier | None = None
+    hold_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +215,11 @@ class Prompt:
 
     `autopilot`: the model is offered `task_complete` (capability of that name); what follows from its call, or
     from the lack of one, is the supervisor's business.
+
+    Origin `ttsr`: the response before it was aborted (`AbortReason.TTSR`) because it broke a rule, and has settled;
+    this is the reminder, and the model shall try again. Where the adapter can, no user has said it
+    (`continue_without_message`), and what was cut off, that message and no other, is taken out of the conversation
+    (`rewind`) or, with `keep`, stays in it before the reminder (`keep_partial`).
     """
 
     text: str
@@ -211,6 +227,7 @@ class Prompt:
     message_id: str
     stamp: Stamp | None = None
     autopilot: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +270,24 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of one of the agent's tools, with its complete arguments, before the tool runs."""
+
+    id: str
+    tool: str
+    arguments: object
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVerdict:
+    """Whether the tool may run; `reason` is for the model. `ends`: the whole response is being ended for it."""
+
+    allowed: bool = True
+    reason: str = ""
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """The agent waits for a person. `kind`: "permission" | "dialog". `text` is the agent's own words."""
 
@@ -283,6 +318,14 @@ class AgentEvents(Protocol):
 
     async def decide(self, call: DecisionCall) -> Verdict:
         """Ask for the verdict on a `loop_control` call. Answers within 5 s; raises nothing."""
+        ...
+
+    async def tool_call(self, call: ToolCall) -> ToolVerdict:
+        """Whether this tool may run (only with `Launch.hold_tools`); raises nothing.
+
+        Everything the model streamed before the call has been told first. Without an answer within `HOLD_S` the call
+        is denied, with a reason. `loop_control` is not asked about: its verdict comes from `decide`.
+        """
         ...
 
     async def interrupted(self, turn: Interruption) -> Plan:
