@@ -8,6 +8,7 @@ import { connect, type Socket } from "node:net";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
+import { streamRules } from "./stream_rules.ts";
 
 const TOOL = "loop_control";
 const MARKER = "loopsup"; // type of the marker entries in the session file
@@ -17,7 +18,8 @@ const LOOK_MS = 1000; // how often Pi's own queue is looked at during a wait
 const MAX_ERROR = 4096; // characters of an error message: a provider's sentence stands at its beginning
 
 type Json = Record<string, any>;
-type Setup = { socket: string; token: string; permissions: { mode: string; allow: string[]; deny: string[] } };
+type Permissions = { mode: string; allow: string[]; deny: string[] };
+type Setup = { socket: string; token: string; permissions: Permissions; holdMs: number };
 
 // Taken out of the environment at once, so that no tool of the agent inherits the token; kept for the new
 // instance of this extension that Pi makes when it reloads or changes the session.
@@ -59,9 +61,9 @@ class Link {
   }
 
   // The answer, or undefined: nobody there, or nobody answered in time.
-  ask(record: Json): Promise<Json | undefined> {
+  ask(record: Json, withinMs = ANSWER_MS): Promise<Json | undefined> {
     const { answer, drop } = this.begin(record);
-    const timer = setTimeout(guarded(drop), ANSWER_MS);
+    const timer = setTimeout(guarded(drop), withinMs);
     return answer.finally(() => clearTimeout(timer));
   }
 
@@ -164,6 +166,7 @@ function canRun(context: Json, without: string[]): boolean {
 export default function (pi: ExtensionAPI) {
   const setup = takeSetup();
   const link = new Link();
+  const rules = streamRules(pi, link, setup.holdMs);
   let decided = false; // a decision was accepted in the turn under way
   let last: Turn | undefined; // the last finalised turn of the run under way
 
@@ -180,6 +183,7 @@ export default function (pi: ExtensionAPI) {
       tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
     link.open(setup.socket, () => link.send(hello), (record) => {
+      if (rules.heard(record, ctx)) return;
       if (record.type !== "append") return;
       pi.appendEntry(record.entry, record.data);
       link.send({ type: "appended", id: record.id });
@@ -204,12 +208,13 @@ export default function (pi: ExtensionAPI) {
     if (!ctx.signal?.aborted) ctx.ui.setStatus("loopsup", "request");
   });
 
-  pi.on("tool_call", (event) => {
+  pi.on("tool_call", (event, ctx) => {
     if (event.toolName === TOOL)
       return event.parentToolCallId ? { block: true, reason: `${TOOL} must be called directly` } : undefined;
     const { mode, allow, deny } = setup.permissions;
     if (deny.includes(event.toolName) || (mode === "deny" && !allow.includes(event.toolName)))
       return { block: true, reason: `The user's loopsup configuration denies the tool ${event.toolName}.` };
+    return rules.check(event, ctx);
   });
 
   pi.on("turn_end", async (event, ctx) => {
