@@ -25,6 +25,8 @@ from loopsup.ports import (
     Handover,
     Prompt,
     Refused,
+    ToolCall,
+    ToolVerdict,
     Unknown,
     Verdict,
 )
@@ -33,11 +35,13 @@ from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
 from loopsup.shell.outbox import Outbox
 from loopsup.shell.questions import Questions
+from loopsup.shell.rules import REQUESTS, StreamRules
 from loopsup.shell.run import Message, Run, account, fail, reminder, resolve
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
 
+LOOP_CONTROL = "loop_control"
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
 
 
@@ -66,6 +70,7 @@ class AgentHost:
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
         self.recovery = Recovery(self, clock)
+        self.rules = StreamRules(self, clock)
 
     # ---- what the supervisor asks -----------------------------------------------------------------
 
@@ -123,6 +128,7 @@ class AgentHost:
             run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:
             self.recovery.begin(prompt.origin)
+        self.rules.begin(fresh=fresh and prompt.origin in REQUESTS)
         self._watch.sign()
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
@@ -135,7 +141,29 @@ class AgentHost:
             case Refused():
                 self._let_go()
             case Unknown(reason):
-                await self._end_agent(f"it is unknown whether the prompt arrived ({reason})")
+                await self.end_agent(f"it is unknown whether the prompt arrived ({reason})")
+        return result
+
+    def cut(self) -> None:
+        """End the response in flight for a stream rule; its run goes on with `try_again`."""
+        run = self.run
+        if run is not None and run.abort_asked is None:
+            run.answer, run.abort_asked = "", self._clock.now().mono
+            self._spawn(self.slot.abort(AbortReason.TTSR))
+
+    async def try_again(self, run: Run, prompt: Prompt) -> Handover:
+        """Hand over a stream rule's reminder within the run it interrupted."""
+        run.unsaid = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
+        run.stop, run.error, run.retry_after_ms = "stop", None, None
+        self._watch.sign()
+        result = await self.slot.prompt(prompt)
+        if self.run is run:
+            if isinstance(result, Accepted):
+                self._say(run)
+            elif isinstance(result, Refused) and run.unsaid is None:
+                result = Unknown(f"it was refused and worked on all the same: {result.reason}")
+            else:
+                run.unsaid = None
         return result
 
     def say(self, message: Message) -> None:
@@ -156,6 +184,11 @@ class AgentHost:
             return False
         if run.aborted is None:
             run.aborted = reason
+        if self.rules.resting:  # nothing is in flight: the run ends here
+            self._desk.publish(words.ABORT, {"reason": reason.value}, iteration=run.iteration)
+            self.rules.cancel(f"the response was aborted ({reason})")
+            return True
+        self.rules.cancel(f"the response was aborted ({reason})")
         run.abort_asked = run.abort_asked or self._clock.now().mono
         await self.slot.abort(reason)  # one that does not listen is ended by the watch
         self.recovery.leave(None)
@@ -192,7 +225,7 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due(), self.recovery.due(self._clock.now())]
+        found = [self._questions.due(), self.recovery.due(self._clock.now()), self.rules.due()]
         if run is not None and self.slot.up:
             found.append(self._watch.due(run))
         found.append(self._outbox.due())
@@ -203,12 +236,13 @@ class AgentHost:
         for question in self._questions.expired(now.mono):
             self._spawn(self._deny(question.id))
         self.recovery.tick(now)
+        self.rules.tick(now)
         run = self.run
         if run is None:
             self._outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
         elif self._watch.ignored(run, now):
             run.abort_asked = None
-            self._spawn(self._end_agent("it did not end its response when it was asked to"))
+            self._spawn(self.end_agent("it did not end its response when it was asked to"))
         elif (reason := self._watch.cut(run, now)) is not None:
             if reason is AbortReason.WATCHDOG:
                 told = "the agent has been silent for too long; its response is aborted"
@@ -229,13 +263,19 @@ class AgentHost:
     def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
         self._watch.sign()
         run = self.run
+        ours = run is not None and agent_id is None
+        told = self.rules.calm(kind, data) if ours else data
+        if told is None:
+            return
         if run is not None:
             self._say(run)
-            if agent_id is None:
-                account(run, kind, data)
-                self.recovery.heard(kind, data)
+            if ours:
+                account(run, kind, told)
+                self.recovery.heard(kind, told)
         iteration = None if run is None else run.iteration
-        self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
+        self._desk.publish(kind, told, iteration=iteration, agent_id=agent_id)
+        if ours:
+            self.rules.heard(kind, told)
 
     def on_doing(self, what: Doing) -> None:
         self._watch.doing(what)
@@ -243,9 +283,13 @@ class AgentHost:
     def on_busy(self) -> None:
         if self.run is None:
             self._take(Run())
+            self.rules.begin(fresh=False)
             self._desk.ready()
 
     def on_settled(self, aborted: bool) -> None:
+        if self.run is not None and self.rules.kept:
+            self._rest(self.run)
+            return
         run = self._let_go()
         self._watch.rest()
         self._questions.clear()
@@ -263,11 +307,27 @@ class AgentHost:
         self._desk.settled(run)
         self.pump()
 
+    def _rest(self, run: Run) -> None:
+        """The agent has settled, interrupted by a stream rule; the run goes on."""
+        self._watch.rest()
+        self._questions.clear()
+        self._say(run)
+        self._close_turn(run, "aborted")
+        run.abort_asked = None
+        self.rules.rested()
+
     def on_decide(self, call: DecisionCall) -> Verdict:
+        against = self.rules.check(ToolCall("", LOOP_CONTROL, call.arguments))
+        if not against.allowed:  # the response is being taken back, and its decision with it (X-02)
+            return Verdict(False, against.reason)
         verdict = self._desk.decide(call)
         if verdict.accepted and self.run is not None:
             self.run.decided = self._clock.now().mono
+            self.rules.decided()
         return verdict
+
+    def on_tool_call(self, call: ToolCall) -> ToolVerdict:
+        return self.rules.check(call)
 
     def on_carried(self, arguments: object) -> Verdict:
         """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
@@ -290,7 +350,7 @@ class AgentHost:
         """The process serves another conversation now: ours is resumed by a new one when it is needed."""
         told = f"the agent moved to another conversation ({conversation.id}); this session keeps its own"
         self._desk.publish(words.LOOP_NOTICE, {"message": told})
-        await self._end_agent("it moved to another conversation")
+        await self.end_agent("it moved to another conversation")
 
     @property
     def questions(self) -> Questions:
@@ -313,6 +373,7 @@ class AgentHost:
     def _let_go(self) -> Run | None:
         run, self.run = self.run, None
         self.recovery.settled()
+        self.rules.over("the run has ended")
         self._quiet.set()
         return run
 
@@ -327,6 +388,7 @@ class AgentHost:
             run.open_turn = None
             self._desk.publish(words.TURN_END, data, iteration=run.iteration)
 
-    async def _end_agent(self, reason: str) -> None:
+    async def end_agent(self, reason: str) -> None:
+        """End the process: what it was doing is lost."""
         await self.slot.empty()
         self.on_lost(reason)

@@ -47,6 +47,8 @@ LOOP_ATTENTION = "loop.attention"
 LOOP_HOOK = "loop.hook"
 LOOP_NOTICE = "loop.notice"
 CONTINUITY_RECOVERY = "continuity.recovery"
+TTSR_TRIGGERED = "ttsr_triggered"
+TTSR_INJECTION = "ttsr_injection"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -70,6 +72,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
+    TTSR_TRIGGERED: ("rules",),
+    TTSR_INJECTION: ("rules", "injected", "partial"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),
