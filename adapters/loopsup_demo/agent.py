@@ -9,7 +9,8 @@ It hears
     {"do":"abort"}                                                    nothing, when it is idle
 
 and says `ready`, `accepted` and `refused` (`id`), `event` (`type`, `data`: the vocabulary of loopsup), `doing`
-(`what`), `call` (`id`, `arguments`), `check` (a tool, before it runs: `id`, `tool`, `arguments`), `ask` (`id`, `kind`, `tool`, `text`), `ask_over` (`id`), `busy`, `settled`
+(`what`), `call` (`id`, `arguments`), `check` (a tool, before it runs: `id`, `tool`, `arguments`), `ask` (`id`,
+`kind`, `tool`, `text`), `ask_over` (`id`), `busy`, `settled`
 (`aborted`). It ends when its input ends, after having ended what it was doing.
 """
 

@@ -2,8 +2,9 @@
 
 Who says what: the stream on stdout tells what happens (translate.py), the extension's socket asks for
 verdicts and announces forks (extension.py), requests on stdin make Pi act (rpc.py). Rules: a prompt is sent
-without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an
-abort, because an abort keeps it (but for a stream rule's, after which the work goes on); no command that writes the user's settings is ever sent.
+without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an abort,
+because an abort keeps it (but for a stream rule's, after which the work goes on); no command that writes the user's
+settings is ever sent.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 From the extension: hello (with the token), decide, tool, interrupted, dropped (an answer is not wanted any more),
 forking, branch, appended. To it: answer (to a record with an id), append, end, retry (the last two in
-stream_rules.ts). Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token; the newest connection is the extension (Pi
-makes a new one when it reloads or changes its session).
+stream_rules.ts). Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token; the
+newest connection is the extension (Pi makes a new one when it reloads or changes its session).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class AgentHost:
         self._desk = desk
         self._questions = questions
         self._clock = clock
-        self._watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
+        self.watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
         self._spawn = spawn
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
@@ -101,7 +101,7 @@ class AgentHost:
     async def start(self) -> AgentStarted:
         """Bring the agent up. AgentUnableError in its own words."""
         started = await self.slot.start(AgentLink(self))
-        self._watch.sign()
+        self.watch.sign()
         self._desk.came_up(started)
         return started
 
@@ -129,7 +129,7 @@ class AgentHost:
         if fresh:
             self.recovery.begin(prompt.origin)
         self.rules.begin(fresh=fresh and prompt.origin in REQUESTS)
-        self._watch.sign()
+        self.watch.sign()
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
@@ -137,33 +137,11 @@ class AgentHost:
             result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
-                self._say(run)
+                self.told(run)
             case Refused():
                 self._let_go()
             case Unknown(reason):
                 await self.end_agent(f"it is unknown whether the prompt arrived ({reason})")
-        return result
-
-    def cut(self) -> None:
-        """End the response in flight for a stream rule; its run goes on with `try_again`."""
-        run = self.run
-        if run is not None and run.abort_asked is None:
-            run.answer, run.abort_asked = "", self._clock.now().mono
-            self._spawn(self.slot.abort(AbortReason.TTSR))
-
-    async def try_again(self, run: Run, prompt: Prompt) -> Handover:
-        """Hand over a stream rule's reminder within the run it interrupted."""
-        run.unsaid = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
-        run.stop, run.error, run.retry_after_ms = "stop", None, None
-        self._watch.sign()
-        result = await self.slot.prompt(prompt)
-        if self.run is run:
-            if isinstance(result, Accepted):
-                self._say(run)
-            elif isinstance(result, Refused) and run.unsaid is None:
-                result = Unknown(f"it was refused and worked on all the same: {result.reason}")
-            else:
-                run.unsaid = None
         return result
 
     def say(self, message: Message) -> None:
@@ -217,7 +195,7 @@ class AgentHost:
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
         await self.slot.empty(for_good=True)
         if (run := self._let_go()) is not None:  # it was asked to settle and did not
-            self._close_turn(run, "aborted")
+            self.close_turn(run, "aborted")
             fail(run.waiter, LoopsupError("the session was closed"))
 
     # ---- time -------------------------------------------------------------------------------------
@@ -227,7 +205,7 @@ class AgentHost:
         run = self.run
         found = [self._questions.due(), self.recovery.due(self._clock.now()), self.rules.due()]
         if run is not None and self.slot.up:
-            found.append(self._watch.due(run))
+            found.append(self.watch.due(run))
         found.append(self._outbox.due())
         return min((at for at in found if at is not None), default=None)
 
@@ -240,10 +218,10 @@ class AgentHost:
         run = self.run
         if run is None:
             self._outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
-        elif self._watch.ignored(run, now):
+        elif self.watch.ignored(run, now):
             run.abort_asked = None
             self._spawn(self.end_agent("it did not end its response when it was asked to"))
-        elif (reason := self._watch.cut(run, now)) is not None:
+        elif (reason := self.watch.cut(run, now)) is not None:
             if reason is AbortReason.WATCHDOG:
                 told = "the agent has been silent for too long; its response is aborted"
                 self._desk.publish(words.LOOP_NOTICE, {"message": told})
@@ -261,14 +239,14 @@ class AgentHost:
     # ---- what the agent reports (through its link) ------------------------------------------------
 
     def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
-        self._watch.sign()
+        self.watch.sign()
         run = self.run
         ours = run is not None and agent_id is None
         told = self.rules.calm(kind, data) if ours else data
         if told is None:
             return
         if run is not None:
-            self._say(run)
+            self.told(run)
             if ours:
                 account(run, kind, told)
                 self.recovery.heard(kind, told)
@@ -278,7 +256,7 @@ class AgentHost:
             self.rules.heard(kind, told)
 
     def on_doing(self, what: Doing) -> None:
-        self._watch.doing(what)
+        self.watch.doing(what)
 
     def on_busy(self) -> None:
         if self.run is None:
@@ -288,15 +266,15 @@ class AgentHost:
 
     def on_settled(self, aborted: bool) -> None:
         if self.run is not None and self.rules.kept:
-            self._rest(self.run)
+            self.rules.rest(self.run)
             return
         run = self._let_go()
-        self._watch.rest()
+        self.watch.rest()
         self._questions.clear()
         if run is None:
             return
-        self._say(run)
-        self._close_turn(run, "aborted" if aborted else "stop")
+        self.told(run)
+        self.close_turn(run, "aborted" if aborted else "stop")
         if aborted and run.aborted is None:
             run.aborted = AbortReason.USER  # somebody inside the agent pressed its own stop
         self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
@@ -306,15 +284,6 @@ class AgentHost:
         resolve(run)
         self._desk.settled(run)
         self.pump()
-
-    def _rest(self, run: Run) -> None:
-        """The agent has settled, interrupted by a stream rule; the run goes on."""
-        self._watch.rest()
-        self._questions.clear()
-        self._say(run)
-        self._close_turn(run, "aborted")
-        run.abort_asked = None
-        self.rules.rested()
 
     def on_decide(self, call: DecisionCall) -> Verdict:
         against = self.rules.check(ToolCall("", LOOP_CONTROL, call.arguments))
@@ -336,11 +305,11 @@ class AgentHost:
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
         self.slot.forget()
-        self._watch.rest()
+        self.watch.rest()
         self._questions.clear()
         self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
         if run is not None:
-            self._close_turn(run, "error")
+            self.close_turn(run, "error")
             self._desk.publish(words.SESSION_IDLE, {}, iteration=run.iteration)
             fail(run.waiter, LoopsupError(f"the agent ended: {reason}"))
             self._desk.agent_lost(run, reason)
@@ -377,12 +346,14 @@ class AgentHost:
         self._quiet.set()
         return run
 
-    def _say(self, run: Run) -> None:
+    def told(self, run: Run) -> None:
+        """The prompt has provably arrived."""
         if run.unsaid is not None:
             said, run.unsaid = run.unsaid, None
             self._desk.publish(words.USER_MESSAGE, said, iteration=run.iteration)
 
-    def _close_turn(self, run: Run, reason: str) -> None:
+    def close_turn(self, run: Run, reason: str) -> None:
+        """Every turn gets its end."""
         if run.open_turn is not None:
             data = {"turnId": run.open_turn, "stopReason": reason}
             run.open_turn = None

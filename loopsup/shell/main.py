@@ -151,6 +151,7 @@ class _Session:
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,
             log=self._log.write,
+            hold_tools=supervisor.host.rules.active,
         )
 
     def _env_file(self) -> Mapping[str, str]:

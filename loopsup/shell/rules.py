@@ -62,7 +62,8 @@ class StreamRules:
         self._sent = False  # the reminder is on its way
         self.settings: Callable[[], RuleSettings | None] = lambda: None  # as configured now; None: unchanged
         self.in_the_way: Callable[[Run], str | None] = lambda run: None  # what goes before a retry
-        self.record: Callable[[Record], None] = lambda record: None
+        self.record: Callable[[Record, str], None] = lambda record, partial: None
+        self._partial = ""  # what became of the text that was cut off, in a word
 
     def load(
         self, rules: tuple[Rule, ...], settings: RuleSettings, matching: Matching, injected: tuple[str, ...]
@@ -75,6 +76,11 @@ class StreamRules:
     def active(self) -> bool:
         """Whether tools have to wait for their check."""
         return self._matching is not None and self._state.settings.enabled
+
+    @property
+    def injected(self) -> Mapping[str, int]:
+        """The rules that have acted on the present branch, and at what age."""
+        return self._state.injected
 
     @property
     def resting(self) -> bool:
@@ -135,7 +141,7 @@ class StreamRules:
                 self._found(matching.call(_tool(data), data.get("arguments")))
 
     def check(self, call: ToolCall) -> ToolVerdict:
-        """Whether a tool may run (also `loop_control`): not while its response is interrupted, or if it is for this."""
+        """Whether a tool (also `loop_control`) may run: not in a response that is, or for this is, interrupted."""
         matching = self._matching
         if matching is None:
             return ToolVerdict()
@@ -149,9 +155,13 @@ class StreamRules:
         if self._matching is not None:
             self._step(DecisionAccepted())
 
-    def rested(self) -> None:
-        """The agent has settled after the abort."""
-        self._rested = True
+    def rest(self, run: Run) -> None:
+        """The agent has settled after the abort; the run goes on."""
+        self._host.watch.rest()
+        self._host.questions.clear()
+        self._host.told(run)
+        self._host.close_turn(run, "aborted")
+        run.abort_asked, self._rested = None, True
         self._go_on()
 
     def cancel(self, why: str) -> None:
@@ -201,7 +211,7 @@ class StreamRules:
     def _perform(self, effect: RuleEffect) -> None:
         match effect:
             case Interrupt():
-                self._host.cut()
+                self._cut()
             case Triggered(rules):
                 self._publish(
                     words.TTSR_TRIGGERED, {"rules": [{"name": one.name, "path": one.path} for one in rules]}
@@ -211,7 +221,7 @@ class StreamRules:
                 self._inject = effect
                 self._go_on()
             case Record():
-                self.record(effect)
+                self.record(effect, self._partial)
             case Released(names, why):
                 self._inject = None
                 told = f"interrupted for {_named(names)} and not tried again: {why}"
@@ -223,6 +233,13 @@ class StreamRules:
                 self._publish(words.LOOP_NOTICE, {"message": f"{_named(names)}: {why if request else slow}"})
             case _:
                 assert_never(effect)
+
+    def _cut(self) -> None:
+        """End the response in flight, at once; its run goes on."""
+        host, run = self._host, self._host.run
+        if run is not None and run.abort_asked is None:
+            run.answer, run.abort_asked = "", self._clock.now().mono
+            host.spawn(host.slot.abort(AbortReason.TTSR))
 
     def _go_on(self) -> None:
         """The retry, once its time has come and the agent has settled."""
@@ -238,22 +255,31 @@ class StreamRules:
         if (first := self.in_the_way(run)) is not None:
             self._step(NotInjected(token, first))
             return
-        keep = inject.context is ContextMode.KEEP and host.slot.capabilities.keep_partial
+        can = host.slot.capabilities
+        keep = inject.context is ContextMode.KEEP and can.keep_partial
+        self._partial = "kept" if keep else "discarded" if can.rewind else "left to the agent"
         prompt = Prompt(inject.text, Origin.TTSR, str(uuid.uuid4()), run.stamp, keep=keep)
         self._rested = False
-        result = await host.try_again(run, prompt)
-        if host.run is not run:
+        run.unsaid = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
+        run.stop, run.error, run.retry_after_ms = "stop", None, None
+        host.watch.sign()
+        result = await host.slot.prompt(prompt)
+        if host.run is not run:  # settled or lost while the answer was on its way
             return
+        if isinstance(result, Refused) and run.unsaid is None:
+            result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
+                host.told(run)
                 self._arrived()
                 if run.aborted is not None:  # meanwhile, by somebody who may have been too early for the agent
                     await host.slot.abort(run.aborted)
             case Refused(reason):
-                self._rested = True
+                run.unsaid, self._rested = None, True
                 self._step(NotInjected(token, f"the agent did not take the reminder ({words.bounded(reason)})"))
                 self._settle()
             case Unknown(reason):
+                run.unsaid = None
                 self._step(NotInjected(token, "nobody knows whether the reminder arrived"))
                 await host.end_agent(f"it is unknown whether the reminder of a rule arrived ({reason})")
 

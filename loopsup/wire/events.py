@@ -73,7 +73,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
     TTSR_TRIGGERED: ("rules",),
-    TTSR_INJECTION: ("rules", "injected", "partial"),
+    TTSR_INJECTION: ("rules", "partial"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),

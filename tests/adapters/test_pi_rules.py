@@ -127,7 +127,7 @@ def test_a_call_is_asked_about_after_everything_that_was_streamed_before_it(tmp_
             await guard.until("settled")
         names = [name if name != "emit" else value[0] for name, value in guard.calls]
         assert names.index("tool_call") > names.index("assistant.message")
-        deltas = [data for data in guard.events("assistant.tool_call_delta")]
+        deltas = guard.events("assistant.tool_call_delta")
         assert {(data["toolCallId"], data["toolName"]) for data in deltas} == {("call_1_0", "bash")}
 
     drive(tmp_path, [Reply("first " * 200, tools=[bash("true")], chunk=5), Reply("done")], scenario)
