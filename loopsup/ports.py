@@ -1,7 +1,7 @@
 """What an agent adapter is: the only page an adapter author needs.
 
 An adapter turns one agent's way of being driven into a few verbs (`Agent`) and one event vocabulary
-(`loopsup.wire.events`), and says honestly what it can do (`Capabilities`). It is registered as an entry
+(`loopsup.wire.events`), and says honestly what it can do (`loopsup.capabilities`). It is registered as an entry
 point in the group `loopsup.adapters` whose object is a callable without arguments returning an `Adapter`.
 `loopsup.testing` has the conformance suite every adapter must pass.
 
@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from loopsup.capabilities import Capabilities
 from loopsup.core.classify import Boundary, Interruption
 from loopsup.core.continuity import Plan
 from loopsup.core.model import AbortReason, Stamp
@@ -77,48 +78,6 @@ class Doing(StrEnum):
     TOOL = "tool"
     BACKOFF = "backoff"
     COMPACTION = "compaction"
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What this agent, driven this way, can really do. What is absent degrades visibly, never silently."""
-
-    abort: bool = False
-    """A response can be ended half-way."""
-    rewind: bool = False
-    """A partial answer can be dropped from the conversation."""
-    continue_without_message: bool = False
-    """The model can be called again without a new user message."""
-    keep_partial: bool = False
-    """A partial answer can stay in the conversation (`Prompt.keep`)."""
-    hold_tools: bool = False
-    """With `Launch.hold_tools`, no tool runs before `AgentEvents.tool_call` has answered."""
-    native_tool: bool = False
-    """`loop_control` is a tool of the agent itself."""
-    terminate_on_tool: bool = False
-    """An accepted decision ends the turn: no further model request."""
-    follow_up_queue: bool = False
-    """The agent has a queue of its own for messages sent while it works."""
-    withdraw: bool = False
-    """What sits in that queue can be taken back."""
-    turn_events: bool = False
-    """One turn_start/turn_end pair per LLM call; without it one pair per prompt is counted."""
-    usage: bool = False
-    """Token counts in the stream."""
-    resume: bool = False
-    """A conversation can be continued by a new process."""
-    permissions: bool = False
-    """The agent asks before it runs a tool."""
-    deny_tools: bool = False
-    """Tools can be denied before they run."""
-    verbatim: bool = True
-    """The objective reaches the model byte for byte."""
-    branches: bool = False
-    """Conversations have branches; `Agent.mark` writes the loop's marker on the present one."""
-    task_complete: bool = False
-    """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
-    process: bool = True
-    """The agent is a child process with a pid."""
 
 
 @dataclass(frozen=True, slots=True)
