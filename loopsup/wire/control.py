@@ -21,7 +21,8 @@ Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+              maxIterations, misfire: "once", "skip" or ms}), afterMs, continuity {enabled, maxResumes: number or
+              "unlimited", streamDelayMs}
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
