@@ -37,6 +37,7 @@ class Extension:
     def __init__(self, launch: Launch, events: AgentEvents, stamp: Callable[[], Awaitable[Stamp | None]]) -> None:
         self._events = events
         self._log = launch.log
+        self._holds = launch.hold_tools
         self._stamp = stamp
         self._verdicts: dict[str, bool] = {}  # by tool call, until the tool's end in the stream confirms it
         self._conversation: Conversation | None = None
@@ -71,15 +72,20 @@ class Extension:
         """Pi's stream has come to this call."""
         self._held.setdefault(call, asyncio.Event()).set()
 
-    async def _check(self, record: Record) -> Record | None:
-        """The call is told on the socket, what was streamed before it on stdout: that goes first."""
-        call = str(record.get("call"))
+    async def _reached(self, call: str) -> bool:
+        """A call is told on the socket, what was streamed before it on stdout: that goes first."""
         try:
             await asyncio.wait_for(self._held.setdefault(call, asyncio.Event()).wait(), BEHIND_S)
         except TimeoutError:
-            return None
+            return False
         finally:
             self._held.pop(call, None)
+        return True
+
+    async def _check(self, record: Record) -> Record | None:
+        call = str(record.get("call"))
+        if not await self._reached(call):
+            return None
         given = ToolCall(call, str(record.get("tool")), record.get("arguments"))
         verdict = await self._events.tool_call(given)
         return {"allowed": verdict.allowed, "reason": verdict.reason, "ends": verdict.ends}
@@ -89,6 +95,8 @@ class Extension:
             case "hello":
                 self._on_hello(record)
             case "decide":
+                if self._holds:
+                    await self._reached(str(record.get("call")))
                 verdict = await self._events.decide(DecisionCall(await self._stamp(), record.get("arguments")))
                 self._verdicts[str(record.get("call"))] = verdict.accepted
                 return {"accepted": verdict.accepted, "message": verdict.message}

@@ -209,8 +209,10 @@ export default function (pi: ExtensionAPI) {
   });
 
   pi.on("tool_call", (event, ctx) => {
-    if (event.toolName === TOOL)
+    if (event.toolName === TOOL) {
+      rules.mark(event, ctx); // the decision itself is asked about when the tool runs
       return event.parentToolCallId ? { block: true, reason: `${TOOL} must be called directly` } : undefined;
+    }
     const { mode, allow, deny } = setup.permissions;
     if (deny.includes(event.toolName) || (mode === "deny" && !allow.includes(event.toolName)))
       return { block: true, reason: `The user's loopsup configuration denies the tool ${event.toolName}.` };

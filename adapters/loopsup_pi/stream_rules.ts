@@ -21,9 +21,13 @@ export function streamRules(pi: ExtensionAPI, link: Link, holdMs: number) {
   }
 
   // The supervisor has heard all that was streamed before once it has read this mark in Pi's own stream.
+  function mark(event: Json, ctx: ExtensionContext): void {
+    if (holdMs) ctx.ui.setStatus("loopsup", `tool:${event.toolCallId}`);
+  }
+
   async function check(event: Json, ctx: ExtensionContext) {
     if (!holdMs) return undefined;
-    ctx.ui.setStatus("loopsup", `tool:${event.toolCallId}`);
+    mark(event, ctx);
     const call = { call: event.toolCallId, tool: event.toolName, arguments: event.input };
     const verdict = await link.ask({ type: "tool", ...call }, holdMs);
     if (verdict?.ends) end(ctx);
@@ -58,7 +62,7 @@ export function streamRules(pi: ExtensionAPI, link: Link, holdMs: number) {
     const messages = project(event.messages as Json[]);
     return messages ? { messages: messages as typeof event.messages } : undefined;
   });
-  return { check, heard };
+  return { check, heard, mark };
 }
 
 // The conversation as the model shall see it; undefined where nothing changes.
