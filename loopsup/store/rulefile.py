@@ -18,6 +18,7 @@ YAML's own notions of yes, no and numbers do not apply.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import Any
 from loopsup.core.rules import ContextMode, RepeatMode, Rule, Scope, ToolScope
 from loopsup.errors import AgentUnableError
 
+MAX_BRACKETS = 500  # in a header; the YAML reader takes a time that grows with their square
 MAX_REMINDER = 1024  # bytes, as in the original: longer ones are the text itself
 EDITING = ("edit", "write", "create", "multiedit", "apply_patch")  # tools a trigger like `*.rs` stands for
 TRIGGER_KEYS = ("condition", "ttsr_trigger", "ttsrTrigger", "trigger")
