@@ -82,10 +82,10 @@ def _split(text: str, problems: list[str]) -> tuple[Mapping[str, Any], str]:
     if not _STREAM_RULE.search(found.group(1)):  # somebody else's; no need to understand it
         return {}, text[found.end() :]
     yaml = _yaml()
-    try:
-        header = yaml.load(found.group(1), Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        header = None
+    header = None
+    if sum(map(found.group(1).count, "[{")) <= MAX_BRACKETS:
+        with contextlib.suppress(yaml.YAMLError, RecursionError, ValueError):
+            header = yaml.load(found.group(1), Loader=yaml.BaseLoader)  # noqa: S506  it makes but text and lists
     if not isinstance(header, Mapping):
         lines = [match for line in found.group(1).splitlines() if (match := _LINE.match(line))]
         header = {match.group(1): _unquoted(match.group(2).strip()) for match in lines}
