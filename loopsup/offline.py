@@ -95,26 +95,32 @@ def close(session: Session) -> Response:
     """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
     with _Owned(session, SystemClock()) as owned:
         owned.take(None)
-        _remove_socket(session)
+        _tidy(session)
         return Response(owned.status(), f"session '{session.name}' is closed already")
 
 
 def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:
     """Carry out one command. A refusal is raised, after what had to be recorded anyway.
 
-    `tidy`: a dead supervisor's socket is removed too.
+    `tidy`: what a dead supervisor left (its agent, its socket) is removed too.
     """
     with _Owned(session, clock or SystemClock()) as owned:
         reply = owned.take(event)
         if tidy:
-            _remove_socket(session)
+            _tidy(session)
         if reply is None or not reply.ok:
             raise from_kind(reply.kind, reply.message) if reply else RefusedError("the loop cannot do that now")
         return Response(owned.status(), reply.message, reply.warnings)
 
 
-def _remove_socket(session: Session) -> None:
-    """The socket a killed supervisor left. Only while we own the session, and only what is a socket of ours."""
+def _tidy(session: Session) -> None:
+    """End the agent a killed supervisor left, and remove its socket. Only while we own the session."""
+    import asyncio
+
+    from loopsup.cli.common import note
+    from loopsup.shell import leftover
+
+    asyncio.run(leftover.end(session.folder, session.identity.id, note))
     with contextlib.suppress(OSError):
         found = session.socket.lstat()
         if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
