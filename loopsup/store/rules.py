@@ -110,6 +110,11 @@ def find_rules(cwd: Path, env: Mapping[str, str], config: Config) -> list[Found]
     return found
 
 
+def one_rule(file: Path) -> Found:
+    """A single file, wherever it is; trust is no matter."""
+    return _found(file, None, {}, os.fsdecode(file))
+
+
 def _files(cwd: Path, env: Mapping[str, str], config: Config) -> Iterator[tuple[Path, Path | None]]:
     seen: set[Path] = set()
     for folder, project in (*_project_folders(cwd), *((each, None) for each in _own_folders(env, config))):
