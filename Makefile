@@ -40,8 +40,9 @@ toolchain: $(VENV)/.dev ## node and the pinned agent CLIs, once, into a cache ou
 	@$(BIN)/python -m tests.support.toolchain
 	@$(BIN)/python -m tests.support.acp_toolchain
 
-bench: $(VENV)/.installed ## what loopsup costs on this machine
+bench: $(VENV)/.dev ## what loopsup costs on this machine
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/stream_rules.py
 
 docs: $(VENV)/.dev ## write again the documentation that is generated from the source
 	$(BIN)/python -m tests.support.make_docs

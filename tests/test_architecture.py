@@ -35,7 +35,7 @@ CORE_STDLIB = frozenset(
         "unicodedata",
     }
 )
-STORE_THIRD = frozenset({"tomli_w"})
+STORE_THIRD = frozenset({"tomli_w", "yaml"})
 ADAPTER_MAY = ("loopsup.ports", "loopsup.process", "loopsup.wire.jsonl", "loopsup.wire.events", "loopsup.errors")
 
 # layer -> what of loopsup it may import, at the top of a module or inside a function.
