@@ -27,6 +27,7 @@ from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
+from loopsup.shell.rule_loading import load_rules
 from loopsup.shell.supervisor import Supervisor
 from loopsup.store.config import Config, load_config
 from loopsup.store.envfile import load_env_file
@@ -85,6 +86,7 @@ class _Session:
         supervisor = self._supervisor()
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
+        load_rules(supervisor)
         new = self._launch.open == "new"
         server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
         try:

@@ -119,14 +119,16 @@ def test_a_rule_acts_once_also_after_a_kill_and_a_reopen() -> None:
 
 def test_an_abort_by_the_person_inside_the_window_is_not_tried_again_and_loses_no_rule() -> None:
     """D-21. Pi is kept from settling until the person's abort has come, so that it lies inside."""
-    script = [Reply("force-push", hang="stream"), Reply("force-push", hang="stream"), Reply("No.", [decision("complete")])]
+    script = [
+        Reply("force-push", hang="stream"),
+        Reply("force-push", hang="stream"),
+        Reply("No.", [decision("complete")]),
+    ]
     with product(script) as pi:
         gate = pi.root / "gate"
-        wait = "await new Promise((go) => setTimeout(go, 20))"
-        pi.pi_world.extension(
-            "slow",
-            f"pi.on('turn_end', async () => {{ while (!require('node:fs').existsSync({json.dumps(str(gate))})) {wait}; }});",
-        )
+        is_open = f"require('node:fs').existsSync({json.dumps(str(gate))})"
+        wait = f"while (!{is_open}) await new Promise((go) => setTimeout(go, 20));"
+        pi.pi_world.extension("slow", f"pi.on('turn_end', async () => {{ {wait} }});")
         rule(pi, "no-force", "force-push")
         pi.begin()
         pi.wait_for(lambda: pi.data("ttsr_triggered"), "the match")
