@@ -139,7 +139,7 @@ class PiAgent:
         self._child = await Child.spawn(
             argv,
             cwd=launch.cwd,
-            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions, self._hold_ms)},
+            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions, hold_ms=self._hold_ms)},
             on_line=self._on_line,
             on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),

@@ -1,9 +1,10 @@
 """The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
 
 From the extension: hello (with the token), decide, tool, interrupted, dropped (an answer is not wanted any more),
-forking, branch, appended. To it: answer (to a record with an id), append, end, retry (the last two in
-stream_rules.ts). Rules: mode 0600 in a private directory; nothing is heard before a hello with the right token; the
-newest connection is the extension (Pi makes a new one when it reloads or changes its session).
+forking, branch, appended; where Pi has no other stream (linked.py) also event, accepted, command, goodbye. To it:
+answer (to a record with an id), append, end and retry (stream_rules.ts), and there prompt, abort, released. Rules:
+mode 0600 in a private directory; nothing is heard before a hello with the right token; the newest connection is
+the extension (Pi makes a new one when it reloads or changes its session).
 """
 
 from __future__ import annotations
@@ -35,10 +36,17 @@ Heard = Callable[[Record], Awaitable[Record | None]]
 class Link:
     """The listening side. `heard` gets every record of the extension, its hello first."""
 
-    def __init__(self, run_dir: Path, heard: Heard, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        heard: Heard,
+        log: Callable[[str], None],
+        gone: Callable[[], None] = lambda: None,
+    ) -> None:
         self._run_dir = run_dir
         self._heard = heard
         self._log = log
+        self._gone = gone  # the connection is over; everything it said has been heard
         self._token = secrets.token_hex(16)
         self._server: asyncio.Server | None = None
         self._path = run_dir
@@ -64,10 +72,22 @@ class Link:
             raise
         self._path = path
 
-    def setup(self, permissions: Mapping[str, Any], hold_ms: int) -> str:
+    def setup(self, permissions: Mapping[str, Any], session: str = "", hold_ms: int = 0) -> str:
         """What the extension needs to know, for its environment variable."""
-        known = {"socket": os.fspath(self._path), "token": self._token}
+        known = {"socket": os.fspath(self._path), "token": self._token, "session": session}
         return json.dumps({**known, "permissions": permissions, "holdMs": hold_ms})
+
+    @property
+    def connected(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    async def tell(self, record: Record) -> bool:
+        """Send without an answer; False if nobody is there."""
+        try:
+            await self._send(record)
+        except OSError:
+            return False
+        return True
 
     async def append(self, entry: str, data: Record, notice: str | None = None) -> bool:
         """Have an entry appended to the present branch (and a notice shown); False if nobody says it was."""
@@ -136,7 +156,12 @@ class Link:
             self._tasks.discard(task)
             if self._writer is writer:
                 self._writer = None
+                self._start(self._tell_gone())
             writer.close()
+
+    async def _tell_gone(self) -> None:
+        if self._writer is None:  # no newer connection
+            self._gone()
 
     def _welcome(self, record: Record) -> bool:
         return record.get("type") == "hello" and hmac.compare_digest(str(record.pop("token", "")), self._token)

@@ -5,13 +5,14 @@
 // `context` handler takes the target out of each request, or (keep) puts it back, because Pi replays no aborted
 // message. Pi's session file keeps both.
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import type { Json, Link } from "./link.ts";
 
 const REMINDER = "loopsup-rule"; // type of the reminder's message in the session file
 
-type Json = Record<string, any>;
-type Link = { ask(record: Json, withinMs?: number): Promise<Json | undefined>; send(record: Json): void };
+// Puts a mark into the stream of events the adapter reads.
+type Tell = (ctx: ExtensionContext, mark: string) => void;
 
-export function streamRules(pi: ExtensionAPI, link: Link, holdMs: number) {
+export function streamRules(pi: ExtensionAPI, link: Link, hold: () => number, tell: Tell) {
   let ending = false; // a rule ended the response under way
   let target: number | undefined; // time stamp of the message that was cut off
 
@@ -22,10 +23,11 @@ export function streamRules(pi: ExtensionAPI, link: Link, holdMs: number) {
 
   // The supervisor has heard all that was streamed before once it has read this mark in Pi's own stream.
   function mark(event: Json, ctx: ExtensionContext): void {
-    if (holdMs) ctx.ui.setStatus("loopsup", `tool:${event.toolCallId}`);
+    if (hold()) tell(ctx, `tool:${event.toolCallId}`);
   }
 
   async function check(event: Json, ctx: ExtensionContext) {
+    const holdMs = hold();
     if (!holdMs) return undefined;
     mark(event, ctx);
     const call = { call: event.toolCallId, tool: event.toolName, arguments: event.input };

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopsup.ports import (
+    Answer,
     Conversation,
     DecisionCall,
     Doing,
@@ -118,6 +119,20 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """`command`."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """`left`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """`lost`."""
 
@@ -137,6 +152,8 @@ Recorded = (
     | Forking
     | Branched
     | Moved
+    | Typed
+    | Left
     | Lost
 )
 
@@ -194,6 +211,13 @@ class RecordingEvents:
 
     async def forking(self, what: str) -> None:
         self._record(Forking(what))
+
+    async def command(self, line: str) -> Answer:
+        self._record(Typed(line))
+        return Answer(False, "nobody carries out commands here")
+
+    def left(self, reason: str) -> None:
+        self._record(Left(reason))
 
     def branch(self, marker: Marker | None) -> None:
         self._record(Branched(marker))
