@@ -102,16 +102,19 @@ class Extension:
         verdict = await self._events.tool_call(given)
         return {"allowed": verdict.allowed, "reason": verdict.reason, "ends": verdict.ends}
 
+    async def _decide(self, call: str, arguments: object) -> Record:
+        if self._holds:
+            await self._reached(call)
+        verdict = await self._events.decide(DecisionCall(await self._stamp(), arguments))
+        self._verdicts[call] = verdict.accepted
+        return {"accepted": verdict.accepted, "message": verdict.message}
+
     async def _heard(self, record: Record) -> Record | None:
         match record.get("type"):
             case "hello":
                 self._on_hello(record)
             case "decide":
-                if self._holds:
-                    await self._reached(str(record.get("call")))
-                verdict = await self._events.decide(DecisionCall(await self._stamp(), record.get("arguments")))
-                self._verdicts[str(record.get("call"))] = verdict.accepted
-                return {"accepted": verdict.accepted, "message": verdict.message}
+                return await self._decide(str(record.get("call")), record.get("arguments"))
             case "tool":
                 return await self._check(record)
             case "interrupted":
