@@ -51,9 +51,11 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",
+        "host": "host",
     }
 )
-HIDDEN = frozenset({"supervise"})  # how loopsup starts its own supervisor; not for people
+# How loopsup starts its own supervisor, and what an extension inside an agent asks; not for people.
+HIDDEN = frozenset({"supervise", "host"})
 
 
 class Verbs(TyperGroup):

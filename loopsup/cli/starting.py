@@ -37,7 +37,7 @@ _KEY_LIKE = re.compile(
 def detached(order: Order) -> tuple[Session, Response]:
     """Give the order to a supervisor that outlives this process; its response once the loop is accepted."""
     request = _request(order)
-    with _creation_lock():
+    with creation_lock_held():
         place = _placed(order)
         assert place.session is not None
         if place.how is How.LIVE:
@@ -82,7 +82,7 @@ def _served(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.shell.main import supervise
 
-    with _creation_lock():
+    with creation_lock_held():
         place = _placed(order)
     session = place.session
     assert session is not None
@@ -145,7 +145,7 @@ def _placed(order: Order) -> Place:
     return place if place.how is How.REOPEN else making.make(place, order, config)
 
 
-def _creation_lock() -> contextlib.AbstractContextManager[None]:
+def creation_lock_held() -> contextlib.AbstractContextManager[None]:
     home = find_home()
     home.ensure()
     return creation_lock(home.sessions)

@@ -43,18 +43,19 @@ from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Respon
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
-def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
+def supervise(launch: Launch, answer: Callable[[Response], None], invite: Callable[[str], None] | None = None) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
 
     `answer` gets one response: that of the first command, or the error that kept the session from opening
-    (which is raised as well). In the foreground the exit code says how the loop stands, else it is 0.
+    (which is raised as well). `invite` gets before it what an agent that runs already needs to connect (a hosted
+    launch). In the foreground the exit code says how the loop stands, else it is 0.
     """
     home = find_home()
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
     lock = SessionLock.acquire(folder)
     try:  # whoever takes a new session back must find it free
-        session = _Session(home, folder, lock, launch, answer)
+        session = _Session(home, folder, lock, launch, answer, invite)
         try:
             return asyncio.run(session.serve())
         finally:
@@ -67,13 +68,20 @@ class _Session:
     """The life of one supervisor process."""
 
     def __init__(
-        self, home: Home, folder: Path, lock: SessionLock, launch: Launch, answer: Callable[[Response], None]
+        self,
+        home: Home,
+        folder: Path,
+        lock: SessionLock,
+        launch: Launch,
+        answer: Callable[[Response], None],
+        invite: Callable[[str], None] | None,
     ) -> None:
         self.lock = lock
         self._home = home
         self._folder = folder
         self._launch = launch
         self._answer = answer
+        self._invite = invite if launch.hosted else None
         self._log = LogFile(folder)
         self._config = load_config()
         self._identity = replace(load_identity(folder), name=launch.name)
@@ -86,7 +94,7 @@ class _Session:
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
-        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
+        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.peer)
         try:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
@@ -95,6 +103,8 @@ class _Session:
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
                 self._open_files(supervisor)
+            elif self._invite is not None:
+                await _bring_up(supervisor)  # it is there now or not at all
         except BaseException:
             await supervisor.host.slot.empty(for_good=True)
             await server.stop()
@@ -151,6 +161,7 @@ class _Session:
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,
             log=self._log.write,
+            invite=self._invite,
         )
 
     def _env_file(self) -> Mapping[str, str]:

@@ -85,11 +85,13 @@ def test_the_whole_object() -> None:
             "minDelayMs": 60_000,
             "maxDelayMs": 86_400_000,
             "forMs": 86_400_000,
+            "misfire": "once",
             "startedAt": "2026-10-10T00:00:00.000Z",
             "deadlineAt": "2026-10-11T00:00:00.000Z",
             "calendarElapsedMs": 300_000,
             "deadlineRemainingMs": 86_100_000,
             "nextDueAt": "2026-10-10T00:10:00.000Z",
+            "lastMissed": None,
             "lastDecision": {
                 "decision": "continue",
                 "summary": "s",
