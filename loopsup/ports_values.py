@@ -8,11 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from loopsup.capabilities import Capabilities
 from loopsup.core.model import Stamp
+
+HOLD_S = 0.25  # a tool call waits no longer for its check: people wait with it, and a check takes milliseconds
 
 
 class Origin(StrEnum):
-    """Who speaks in a user-role message."""
+    """Who speaks in a user-role message. `ttsr`: a stream rule, after it ended a response half-way."""
 
     USER = "user"
     LOOP = "loop"
@@ -29,44 +32,6 @@ class Doing(StrEnum):
     TOOL = "tool"
     BACKOFF = "backoff"
     COMPACTION = "compaction"
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What this agent, driven this way, can really do. What is absent degrades visibly, never silently."""
-
-    abort: bool = False
-    """A response can be ended half-way."""
-    rewind: bool = False
-    """A partial answer can be dropped from the conversation."""
-    continue_without_message: bool = False
-    """The model can be called again without a new user message."""
-    native_tool: bool = False
-    """`loop_control` is a tool of the agent itself."""
-    terminate_on_tool: bool = False
-    """An accepted decision ends the turn: no further model request."""
-    follow_up_queue: bool = False
-    """The agent has a queue of its own for messages sent while it works."""
-    withdraw: bool = False
-    """What sits in that queue can be taken back."""
-    turn_events: bool = False
-    """One turn_start/turn_end pair per LLM call; without it one pair per prompt is counted."""
-    usage: bool = False
-    """Token counts in the stream."""
-    resume: bool = False
-    """A conversation can be continued by a new process."""
-    permissions: bool = False
-    """The agent asks before it runs a tool."""
-    deny_tools: bool = False
-    """Tools can be denied before they run."""
-    verbatim: bool = True
-    """The objective reaches the model byte for byte."""
-    branches: bool = False
-    """Conversations have branches; `Agent.mark` writes the loop's marker on the present one."""
-    task_complete: bool = False
-    """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
-    process: bool = True
-    """The agent is a child process with a pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +85,8 @@ class Launch:
     for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
     declare `native_tool`. `invite`: given where the agent runs already, in a person's own terminal: the adapter
     starts none, and gives it what the running one needs to come (one line of text, secret: it never touches a
-    file or a command line). None: the agent is ours to start.
+    file or a command line). None: the agent is ours to start. `hold_tools`: stream rules are in force, so each tool
+    call is asked about before it runs (capability of that name).
     """
 
     session_id: str
@@ -135,6 +101,7 @@ class Launch:
     log: Callable[[str], None]
     carrier: Carrier | None = None
     invite: Callable[[str], None] | None = None
+    hold_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +133,11 @@ class Prompt:
 
     `autopilot`: the model is offered `task_complete` (capability of that name); what follows from its call, or
     from the lack of one, is the supervisor's business.
+
+    Origin `ttsr`: the response before it was aborted (`AbortReason.TTSR`) because it broke a rule, and has settled;
+    this is the reminder, and the model shall try again. Where the adapter can, no user has said it
+    (`continue_without_message`), and what was cut off, that message and no other, is taken out of the conversation
+    (`rewind`) or, with `keep`, stays in it before the reminder (`keep_partial`).
     """
 
     text: str
@@ -173,6 +145,7 @@ class Prompt:
     message_id: str
     stamp: Stamp | None = None
     autopilot: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +185,24 @@ class Verdict:
 
     accepted: bool
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of one of the agent's tools, with its complete arguments, before the tool runs."""
+
+    id: str
+    tool: str
+    arguments: object
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVerdict:
+    """Whether the tool may run; `reason` is for the model. `ends`: the whole response is being ended for it."""
+
+    allowed: bool = True
+    reason: str = ""
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ export type Setup = {
   token: string;
   session: string;
   permissions: { mode: string; allow: string[]; deny: string[] };
+  holdMs: number;
 };
 
 export class Link {

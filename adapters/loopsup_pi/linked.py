@@ -118,7 +118,7 @@ class LinkedPi:
             "allow": list(launch.permissions.allow),
             "deny": list(launch.permissions.deny),
         }
-        await self._body.bring(self._extension.link.setup(permissions, launch.env.get("LOOPSUP_SESSION", "")))
+        await self._body.bring(self._extension.link.setup(permissions, 0, launch.env.get("LOOPSUP_SESSION", "")))
         try:
             markers = await asyncio.wait_for(asyncio.shield(self._extension.hello), self._start_s)
         except TimeoutError:

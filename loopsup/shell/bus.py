@@ -73,6 +73,8 @@ class Bus:
         if self._writer is None:
             self._early.append((kind, data, iteration, agent_id))
             return
+        if kind in EPHEMERAL and not self._followers:
+            return  # nobody is there to see it
         at = self._clock.now().wall
         if kind in EPHEMERAL:
             event = ConversationEvent(self._writer.next_seq - 1, at, kind, data, iteration, agent_id)

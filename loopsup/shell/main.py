@@ -99,6 +99,7 @@ class _Session:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
                 self._open_files(supervisor)
+            supervisor.book.open(Path(self._identity.cwd), guest=self._invite is not None)
             await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
@@ -162,6 +163,7 @@ class _Session:
             permissions=supervisor.permissions,
             log=self._log.write,
             invite=self._invite,
+            hold_tools=supervisor.host.rules.active,
         )
 
     def _env_file(self) -> Mapping[str, str]:

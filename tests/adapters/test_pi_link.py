@@ -34,7 +34,7 @@ class Opened:
         self.link = link
         self.heard = heard
         self.log = log
-        self.setup = json.loads(link.setup({"mode": "ask"}))
+        self.setup = json.loads(link.setup({"mode": "ask"}, 0))
 
     @contextlib.asynccontextmanager
     async def peer(self, token: str | None = None) -> AsyncIterator[Peer]:
