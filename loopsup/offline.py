@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loopsup.clock import Clock, SystemClock
+from loopsup.clock import Clock, supervisors_clock
 from loopsup.core.model import Moment
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
 from loopsup.store import journal, lock
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
     """The status object from the files. `alive`: somebody holds the lock but does not answer."""
     tail = journal.read_tail(session.folder)
-    now = (clock or SystemClock()).now()
+    now = (clock or supervisors_clock(os.environ)).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
     return status_object(facts, loop, now)
@@ -84,7 +84,7 @@ def _recover(session: Session, enabled: bool) -> Response:
     from loopsup.core.overrides import TOLD
     from loopsup.store.identity import load_identity, save_identity
 
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         if owned.loop is None:
             raise NotFoundError("there is no loop in this session")
@@ -95,7 +95,7 @@ def _recover(session: Session, enabled: bool) -> Response:
 
 def close(session: Session) -> Response:
     """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         _tidy(session)
         return Response(owned.status(), f"session '{session.name}' is closed already")
@@ -106,7 +106,7 @@ def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: 
 
     `tidy`: what a dead supervisor left (its agent, its socket) is removed too.
     """
-    with _Owned(session, clock or SystemClock()) as owned:
+    with _Owned(session, clock or supervisors_clock(os.environ)) as owned:
         reply = owned.take(event)
         if tidy:
             _tidy(session)

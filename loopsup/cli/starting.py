@@ -67,6 +67,8 @@ def _given_up_by_signals() -> Iterator[None]:
     """Until the supervisor listens for them itself, TERM and HUP do what Ctrl-C does: nothing is left behind."""
 
     def give_up(*_: object) -> None:
+        for number in ours:  # a second one would break into the cleaning up
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup import registry
-from loopsup.clock import supervisors_clock
+from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
@@ -40,6 +40,7 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
+SHORTEST_RECHECK_S = 0.02  # under a clock that runs faster; 50 looks a second cost a few percent of a core
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
@@ -131,7 +132,7 @@ class _Session:
 
     def _supervisor(self) -> Supervisor:
         allow_all = self._identity.allow_all or self._launch.allow_all
-        return Supervisor(
+        supervisor = Supervisor(
             self._identity,
             self._folder,
             self._adapter,
@@ -143,6 +144,8 @@ class _Session:
             self._log.write,
             self._config.continuity,
         )
+        supervisor.recheck_s = max(SHORTEST_RECHECK_S, supervisor.recheck_s / quickness(os.environ))
+        return supervisor
 
     async def _first(self, supervisor: Supervisor) -> Response:
         if self._launch.first is None:
