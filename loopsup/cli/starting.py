@@ -12,6 +12,7 @@ import contextlib
 import re
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
@@ -66,6 +67,8 @@ def _given_up_by_signals() -> Iterator[None]:
     """Until the supervisor listens for them itself, TERM and HUP do what Ctrl-C does: nothing is left behind."""
 
     def give_up(*_: object) -> None:
+        for number in ours:  # a second one would break into the cleaning up
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
@@ -124,6 +127,13 @@ def hook_warnings() -> list[str]:
     return [] if problem is None else [f"the attention hook cannot be used: {problem}"]
 
 
+def rule_warnings(cwd: Path) -> tuple[str, ...]:
+    """Stream rules that will not act though somebody may count on them."""
+    from loopsup.in_force import rules_in_force
+
+    return rules_in_force(cwd).notices
+
+
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
@@ -133,6 +143,7 @@ def _placed(order: Order) -> Place:
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place
+    warn(rule_warnings(order.cwd))
     adapter = place.adapter
     if adapter is None:
         assert place.session is not None

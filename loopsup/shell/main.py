@@ -27,7 +27,6 @@ from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
-from loopsup.shell.rule_loading import load_rules
 from loopsup.shell.supervisor import Supervisor
 from loopsup.store.config import Config, load_config
 from loopsup.store.envfile import load_env_file
@@ -95,13 +94,13 @@ class _Session:
         supervisor = self._supervisor()
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
-        load_rules(supervisor)
         new = self._launch.open == "new"
         server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.peer)
         try:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
                 self._open_files(supervisor)
+            supervisor.book.open(Path(self._identity.cwd), guest=self._invite is not None)
             await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)

@@ -7,6 +7,7 @@ told about, once a start: nothing is ever pretended (X-27).
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopsup.core.events import TtsrInjection
@@ -14,6 +15,7 @@ from loopsup.core.model import Loop, Paused, PauseReason
 from loopsup.core.rule_events import Record
 from loopsup.core.rules import ContextMode, Matching, Rule, RuleSettings
 from loopsup.errors import StorageError
+from loopsup.in_force import rules_in_force, settings_now
 from loopsup.ports import Capabilities
 from loopsup.shell.continuity import leaving
 from loopsup.shell.run import Run
@@ -32,6 +34,17 @@ class RuleBook:
         self._rules = supervisor.host.rules
         self._rules.record = self._record
         self._rules.in_the_way = self._in_the_way
+
+    def open(self, cwd: Path, *, guest: bool) -> None:
+        """Read the rules of the session's directory and put them in force. `guest`: a person sits in front of it."""
+        found = rules_in_force(cwd)
+        for notice in found.notices:
+            self._supervisor.log(notice)
+            self._tell(notice)
+        if guest and found.rules:
+            self._tell("stream rules are not in force here: you are in front of the agent yourself")
+        elif not guest:
+            self.load(found.rules, found.settings, found.matcher, settings_now)
 
     def load(
         self,
