@@ -20,6 +20,7 @@ when the loop has left waiting, queued and running. Both count as a follower: th
 Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
+    reap      from another session, where more live than are wanted: close, unless somebody needs this one
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations, misfire: "once", "skip" or ms}), afterMs, continuity {enabled, maxResumes: number or
               "unlimited", streamDelayMs}
@@ -70,6 +71,7 @@ VERBS = frozenset(
         "say",
         "answer",
         "close",
+        "reap",
         "hello",
         "decide",
     }
