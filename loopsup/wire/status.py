@@ -48,6 +48,7 @@ class SessionFacts:
     pid: int | None
     clients: int = 0
     problem: str | None = None
+    parked: bool = False
 
     def for_attention(self) -> AttentionSession:
         """The session of an attention event: the agent's own id where it has one."""
@@ -110,6 +111,7 @@ def _session(session: SessionFacts) -> dict[str, Any]:
         "supervisor": {"alive": session.alive, "responding": session.responding, "pid": session.pid},
         "clients": session.clients,
         "problem": session.problem,
+        "parked": session.parked,
     }
 
 
