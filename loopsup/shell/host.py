@@ -98,7 +98,7 @@ class AgentHost:
         run = self.run
         if run is None or run.stamp is not None or run.aborted is not None or self.recovery.waiting:
             return False
-        return self._watch.quiet(now, ms)
+        return self.watch.quiet(now, ms)
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
