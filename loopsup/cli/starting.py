@@ -171,6 +171,8 @@ def _request(order: Order) -> Request:
         args["afterMs"] = order.after_ms
     if order.continuity:
         args["continuity"] = order.continuity
+    if order.park:
+        args["park"] = True
     return Request("start", args)
 
 
