@@ -156,7 +156,11 @@ class CopilotVoice:
             return
         asked = data.get("toolRequests")
         requests = [
-            {"toolCallId": str(one.get("toolCallId")), "name": str(one.get("name"))}
+            {
+                "toolCallId": str(one.get("toolCallId")),
+                "toolName": str(one.get("name")),
+                "arguments": _bounded(one.get("arguments")),
+            }
             for one in (asked if isinstance(asked, list) else [])
             if isinstance(one, dict)
         ]
@@ -169,9 +173,7 @@ class CopilotVoice:
             return
         identity, name = str(data.get("toolCallId")), str(data.get("toolName"))
         self._tools[identity] = name
-        arguments = data.get("arguments")
-        text = json.dumps(arguments, ensure_ascii=False)
-        shown = arguments if len(text) <= ev.MAX_PAYLOAD_TEXT else ev.bounded(text)
+        shown = _bounded(data.get("arguments"))
         self._events.emit(ev.TOOL_START, {"toolCallId": identity, "toolName": name, "arguments": shown})
         self._events.doing(Doing.TOOL)
 
@@ -196,6 +198,12 @@ class CopilotVoice:
         end: dict[str, Any] = {"turnId": self._turn, "stopReason": reason}
         self._turn = None
         self._events.emit(ev.TURN_END, end if error is None else {**end, "error": dict(error)})
+
+
+def _bounded(arguments: object) -> object:
+    """As they are, or their bounded JSON text where they are large (a file to be written)."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    return arguments if len(text) <= ev.MAX_PAYLOAD_TEXT else ev.bounded(text)
 
 
 def _question(asked: object) -> str:
