@@ -63,7 +63,7 @@ def on_tick(loop: Loop, event: Ticked, now: Moment) -> Step:
     if deadline_armed(loop) and now.wall >= loop.deadline_at:
         return expire(loop, now)
     match loop.phase:
-        case Waiting(due) if due.wall < loop.deadline_at and due.reached(now):
+        case Waiting(due) if event.by is loop.driver and due.wall < loop.deadline_at and due.reached(now):
             return queue_or_launch(loop, Queued(due.wall), now, event.idle)
         case Queued() if event.idle and _ready(loop.phase.retry, now):
             return launch(loop, loop.phase, now)

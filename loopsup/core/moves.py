@@ -18,6 +18,7 @@ from loopsup.core.model import (
     Completed,
     Decision,
     Delivery,
+    Driver,
     Failed,
     Fixed,
     Flight,
@@ -167,9 +168,18 @@ def _send(loop: Loop, flight: Flight) -> Step:
 
 def due_or_queued(loop: Loop, due_at: int, now: Moment, idle: bool) -> Step:
     """Wake at `due_at`: later by the timer, now if that is past and the agent is idle, else queued."""
-    if due_at > now.wall:
+    if due_at > now.wall or loop.driver is Driver.TICK:  # also what is due now is fired by the next tick
         return Step(replace(loop, phase=Waiting(now.plus(due_at - now.wall))))
     return queue_or_launch(loop, Queued(due_at), now, idle)
+
+
+def unfired(loop: Loop, now: Moment) -> Loop:
+    """A wake that `loopsup tick` had fired, and of which nothing came yet, is left to the next tick."""
+    match loop.phase:
+        case Queued(due_at=due_at):
+            return replace(loop, phase=Waiting(now.plus(due_at - now.wall)))
+        case _:
+            return loop
 
 
 def queue_or_launch(loop: Loop, queued: Queued, now: Moment, idle: bool) -> Step:
