@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from loopsup.clock import Clock
 from loopsup.core.model import AbortReason, Moment
-from loopsup.errors import AgentUnableError, LoopsupError
+from loopsup.errors import LoopsupError
 from loopsup.ports import (
     Accepted,
     AgentStarted,
@@ -32,6 +31,7 @@ from loopsup.ports import (
 from loopsup.shell.continuity import Recovery
 from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
+from loopsup.shell.outbox import Outbox
 from loopsup.shell.questions import Questions
 from loopsup.shell.run import Message, Run, account, fail, reminder, resolve
 from loopsup.shell.slot import AgentSlot
@@ -39,7 +39,6 @@ from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
 
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
-BUSY_RECHECK_MS = 1000  # a user message the agent was too busy for is offered again after this
 
 
 class AgentHost:
@@ -63,7 +62,7 @@ class AgentHost:
         self._spawn = spawn
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
-        self._messages: deque[Message] = deque()
+        self._outbox = Outbox(self, clock)
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
         self.recovery = Recovery(self, clock)
@@ -73,17 +72,21 @@ class AgentHost:
     @property
     def working(self) -> bool:
         """A turn is in execution, or something is on its way to one."""
-        return self.run is not None or self._starting is not None or bool(self._messages)
+        return self.run is not None or self._starting is not None or bool(self._outbox)
 
     @property
     def idle(self) -> bool:
         """Whether a prompt of the loop can be handed over now."""
-        return self.slot.up and self.run is None and not self._messages and not self._closing
+        return self.slot.up and self.run is None and not self._outbox and not self._closing
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
 
     @property
     def unsaid(self) -> bool:
         """A user's message waits for its turn."""
-        return bool(self._messages)
+        return bool(self._outbox)
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
@@ -102,7 +105,7 @@ class AgentHost:
             await self.start()
         except LoopsupError as error:
             self._starting = None
-            self._fail_messages(error)
+            self._outbox.fail(error)
             self._desk.start_failed(error.message)
         else:
             self._starting = None
@@ -137,42 +140,14 @@ class AgentHost:
 
     def say(self, message: Message) -> None:
         """Queue a user's message; it goes out as soon as the agent is idle."""
-        self._messages.append(message)
+        self._outbox.add(message)
         self.recovery.leave("a message came in")
         self.pump()
 
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
-        if not self._offer():
+        if not self._outbox.offer():
             self._desk.ready()
-
-    def _offer(self) -> bool:
-        """Send the next user message on its way, if there is one whose time has come and an agent for it."""
-        if self.run is not None or not self._messages or self._closing:
-            return False
-        if not self.slot.up:
-            self.want()
-            return False
-        if self._messages[0].not_before > self._clock.now().mono:
-            return False
-        self._spawn(self._deliver(self._messages[0]))
-        return True
-
-    async def _deliver(self, message: Message) -> None:
-        if self.run is not None or not self.slot.up or not self._messages or self._messages[0] is not message:
-            return
-        self._messages.popleft()
-        autopilot = message.reminders is not None
-        result = await self.hand_over(Prompt(message.text, message.origin, message.id, autopilot=autopilot), message)
-        if not isinstance(result, Refused):
-            return
-        if result.busy:
-            message.not_before = self._clock.now().mono + BUSY_RECHECK_MS
-            self._messages.appendleft(message)
-        else:
-            fail(message.waiter, AgentUnableError(f"the agent did not take the message: {result.reason}"))
-            self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was refused: {result.reason}"})
-        self._desk.ready()
 
     async def abort(self, reason: AbortReason) -> bool:
         """End the response in flight; False if there is none."""
@@ -200,7 +175,7 @@ class AgentHost:
     async def close(self, reason: AbortReason) -> None:
         """End the response in flight, then the agent; nothing is reported any more."""
         self._closing = True
-        self._fail_messages(LoopsupError("the session was closed"))
+        self._outbox.fail(LoopsupError("the session was closed"))
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -220,8 +195,7 @@ class AgentHost:
         found = [self._questions.due(), self.recovery.due(self._clock.now())]
         if run is not None and self.slot.up:
             found.append(self._watch.due(run))
-        if self._messages and run is None and self.slot.up:
-            found.append(self._messages[0].not_before)
+        found.append(self._outbox.due())
         return min((at for at in found if at is not None), default=None)
 
     def tick(self, now: Moment) -> None:
@@ -231,7 +205,7 @@ class AgentHost:
         self.recovery.tick(now)
         run = self.run
         if run is None:
-            self._offer()  # and no news of it: that would bring the next tick at once, for ever
+            self._outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
         elif self._watch.ignored(run, now):
             run.abort_asked = None
             self._spawn(self._end_agent("it did not end its response when it was asked to"))
@@ -284,7 +258,7 @@ class AgentHost:
         self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
         following = reminder(run, str(uuid.uuid4()))
         if following is not None:
-            self._messages.append(following)  # behind what a person said meanwhile (P5 before P7)
+            self._outbox.add(following)  # behind what a person said meanwhile (P5 before P7)
         resolve(run)
         self._desk.settled(run)
         self.pump()
@@ -356,8 +330,3 @@ class AgentHost:
     async def _end_agent(self, reason: str) -> None:
         await self.slot.empty()
         self.on_lost(reason)
-
-    def _fail_messages(self, error: LoopsupError) -> None:
-        while self._messages:
-            fail(self._messages.popleft().waiter, error)
-            self._desk.publish(words.LOOP_NOTICE, {"message": f"a message was not delivered: {error.message}"})

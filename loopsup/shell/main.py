@@ -109,8 +109,8 @@ class _Session:
             self._answer(response)
             raise response.error
         self._answer(response)
-        supervisor.ends_with_loop = self._launch.foreground and not self._launch.keep
-        supervisor.hold_open = self._launch.foreground and self._launch.keep
+        supervisor.vacancy.ends_with_loop = self._launch.foreground and not self._launch.keep
+        supervisor.vacancy.hold_open = self._launch.foreground and self._launch.keep
         reason = await supervisor.run()
         await supervisor.close(reason)
         await server.stop()

@@ -163,8 +163,8 @@ def test_facts_keep_their_order(tmp_path: Path) -> None:
         world.journal.full = True
         agent.newest.die("exit status 3")
         await asyncio.sleep(1)
-        world.supervisor.start_failed("not there")
-        world.supervisor.forking("fork")
+        world.supervisor.host.desk.start_failed("not there")
+        world.supervisor.host.desk.forking("fork")
         assert world.place == ("running", None)
         world.journal.full = False
         await asyncio.sleep(30)

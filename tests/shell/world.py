@@ -87,7 +87,7 @@ class World:
             identity, folder, adapter, self._launch, permissions, silence_ms, clock, 4711, self.logged.append
         )
         self.supervisor.recheck_s = LONG_S if recheck_s is None else recheck_s
-        self.supervisor.hold_open = hold_open
+        self.supervisor.vacancy.hold_open = hold_open
         self.handlers = Handlers(self.supervisor)
         self.journal = FullDisk(JournalAppender.open(folder))
         self.log = FullDisk(EventWriter.open(folder))
