@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.clock import Clock, SystemClock
-from loopsup.core.model import Moment
+from loopsup.core.model import Moment, State
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
 from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
@@ -52,6 +52,20 @@ def stop(session: Session) -> Response:
     from loopsup.core.events import Stop
 
     return change(session, Stop(), tidy=True)
+
+
+def resume(session: Session) -> Response:
+    """`resume` of a loop that `loopsup tick` drives: it waits for its wake again, and nobody has to be there."""
+    from loopsup.core.events import Resume
+
+    return change(session, Resume(idle=False))
+
+
+def tidy(session: Session) -> Response:
+    """Record what a dead supervisor left and a deadline that passed."""
+    with _Owned(session, SystemClock()) as owned:
+        owned.take(None)
+        return Response(owned.status())
 
 
 def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
@@ -92,11 +106,16 @@ def _recover(session: Session, enabled: bool) -> Response:
 
 
 def close(session: Session) -> Response:
-    """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
+    """`close` without a supervisor: what a dead one left is put in order, and no tick goes on with its loop."""
+    from loopsup.core.events import Close
+
     with _Owned(session, SystemClock()) as owned:
         owned.take(None)
+        waited = owned.loop is not None and owned.loop.state is State.WAITING  # for a tick
+        owned.take(Close())
         _remove_socket(session)
-        return Response(owned.status(), f"session '{session.name}' is closed already")
+        told = "" if waited else " already"
+        return Response(owned.status(), f"session '{session.name}' is closed{told}")
 
 
 def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:

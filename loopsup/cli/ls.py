@@ -77,6 +77,8 @@ def ask(socket: Path) -> Mapping[str, Any] | None:
 
 def from_files(entry: Entry, now: Moment) -> Status:
     """The status object as the files tell it."""
+    from loopsup.store import ticks
+    from loopsup.store.home import find_home
     from loopsup.wire.status import SessionFacts, status_object, without_owner
 
     alive = entry.owner is not None
@@ -92,6 +94,7 @@ def from_files(entry: Entry, now: Moment) -> Status:
         responding=False,
         pid=None if entry.owner is None else entry.owner.pid,
         problem=entry.problem,
+        last_tick_at=ticks.last(find_home()),
     )
     return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
-from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Update
-from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Ticked, Update
+from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
 from loopsup.shell.run import Message
@@ -83,10 +83,13 @@ class Handlers:
             policy=_policy(args.get("policy")),
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
+            driver=_driver(args.get("driver")),
         )
         said = _overrides(args.get("continuity"), NOTHING_SAID)
         done = self._command(event)
         self._supervisor.recover(said)
+        if event.driver is Driver.TICK:
+            self._supervisor.vacancy.fleeting = True
         return done
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -125,6 +128,19 @@ class Handlers:
             raise NotFoundError("there is no loop in this session")
         self._supervisor.recover(said)
         return TOLD[self._supervisor.host.recovery.settings.on], ()
+
+    async def _tick(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        loop = supervisor.loop
+        if loop is None:
+            raise NotFoundError("there is no loop in this session")
+        if loop.driver is not Driver.TICK:
+            raise RefusedError("the wakes of this loop are fired by its own supervisor")
+        supervisor.command(Ticked(idle=supervisor.host.idle, by=Driver.TICK))
+        if supervisor.loop == loop:
+            under_way = loop.state in (State.QUEUED, State.RUNNING)
+            return "an iteration is under way already" if under_way else "nothing is due", ()
+        return "fired", ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -248,6 +264,12 @@ def _overrides(obj: object, before: Overrides) -> Overrides:
     if obj.get("streamDelayMs") is not None:
         given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
     return replace(before, **given)
+
+
+def _driver(value: object) -> Driver:
+    if value not in (None, *Driver):
+        raise UsageError("the driver is resident or tick")
+    return Driver.RESIDENT if value is None else Driver(str(value))
 
 
 def _rhythm(value: object) -> Rhythm:

@@ -109,6 +109,8 @@ class _Session:
             self._answer(response)
             raise response.error
         self._answer(response)
+        if self._launch.first is not None and self._launch.first.verb == "tick":
+            supervisor.vacancy.fleeting = True
         supervisor.vacancy.ends_with_loop = self._launch.foreground and not self._launch.keep
         supervisor.vacancy.hold_open = self._launch.foreground and self._launch.keep
         reason = await supervisor.run()

@@ -48,6 +48,7 @@ from loopsup.wire.status import SessionFacts, status_object
 from loopsup.wire.transition import transition_data
 
 ARMED_SLEEP_S = 1.0  # Linux's monotonic clock stops in suspend: both clocks are read again this often
+ASKED = frozenset({"command", "internal_error"})  # a close that keeps also `loopsup tick` from going on
 IDLE_SLEEP_S = 30.0  # with nothing armed; also how soon a vanished socket is made again
 
 
@@ -260,7 +261,7 @@ class Supervisor:
         if self.keeper is not None:
             run = self.host.run
             turns = run.turns if run is not None and run.stamp is not None else 0
-            self.keeper.fact(Close(turns))
+            self.keeper.fact(Close(turns, leaving=reason not in ASKED))
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
         await self._tasks.end()

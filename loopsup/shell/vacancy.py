@@ -14,11 +14,15 @@ ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 
 
 class Vacancy:
-    """`hold_open`: never by itself. `ends_with_loop`: as soon as the loop is not active any more, then only."""
+    """`hold_open`: never by itself. `ends_with_loop`: as soon as the loop is not active any more, then only.
+
+    `fleeting`: it serves a loop that `loopsup tick` drives, and goes as soon as nothing is in hand.
+    """
 
     def __init__(self, supervisor: Supervisor) -> None:
         self.hold_open = False
         self.ends_with_loop = False
+        self.fleeting = False
         self._supervisor = supervisor
         self._since: int | None = None  # monotonic ms
 
@@ -32,6 +36,11 @@ class Vacancy:
         if self.ends_with_loop:
             if loop is not None and loop.state not in ACTIVE:
                 supervisor.ask_to_close("loop_ended")
+            return
+        if self.fleeting:
+            at_it = loop is not None and loop.state in (State.QUEUED, State.RUNNING)
+            if not at_it and not supervisor.host.working:
+                supervisor.ask_to_close("tick")
             return
         if self.hold_open or not reaper.vacant(loop, supervisor.bus.followers, supervisor.host.working):
             self._since = None

@@ -20,8 +20,10 @@ when the loop has left waiting, queued and running. Both count as a follower: th
 Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
+    tick      fires the wake of a loop with the driver `tick`, if it is due; the message says what became of it
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs, continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+              maxIterations}), afterMs, driver: "resident" or "tick",
+              continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
@@ -71,6 +73,7 @@ VERBS = frozenset(
         "close",
         "hello",
         "decide",
+        "tick",
     }
 )
 AGENT_VERBS = frozenset({"ping", "status", "hello", "decide"})  # what a process below the agent may ask

@@ -144,7 +144,9 @@ def driven() -> Iterator[Loop]:
         match loop:
             case Loop(iteration_count=3, phase=Waiting() | Queued() | Paused(flight=None)):
                 yield replace(loop, driver=Driver.TICK)
-            case Loop(iteration_count=3, phase=Running(Flight(delivery=Delivery.ACCEPTED, kind=PromptKind.ITERATION))):
+            case Loop(
+                iteration_count=3, phase=Running(Flight(delivery=Delivery.ACCEPTED, kind=PromptKind.ITERATION))
+            ):
                 yield replace(loop, driver=Driver.TICK)
             case _:
                 pass
