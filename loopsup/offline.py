@@ -61,10 +61,11 @@ def resume(session: Session) -> Response:
     return change(session, Resume(idle=False))
 
 
-def tidy(session: Session) -> Response:
-    """Record what a dead supervisor left and a deadline that passed."""
+def materialise(session: Session) -> Response:
+    """Record a deadline that passed and what a dead supervisor left, and end the agent it left."""
     with _Owned(session, SystemClock()) as owned:
         owned.take(None)
+        _tidy(session)
         return Response(owned.status())
 
 
@@ -113,7 +114,7 @@ def close(session: Session) -> Response:
         owned.take(None)
         waited = owned.loop is not None and owned.loop.state is State.WAITING  # for a tick
         owned.take(Close())
-        _remove_socket(session)
+        _tidy(session)
         told = "" if waited else " already"
         return Response(owned.status(), f"session '{session.name}' is closed{told}")
 
@@ -121,19 +122,25 @@ def close(session: Session) -> Response:
 def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:
     """Carry out one command. A refusal is raised, after what had to be recorded anyway.
 
-    `tidy`: a dead supervisor's socket is removed too.
+    `tidy`: what a dead supervisor left (its agent, its socket) is removed too.
     """
     with _Owned(session, clock or SystemClock()) as owned:
         reply = owned.take(event)
         if tidy:
-            _remove_socket(session)
+            _tidy(session)
         if reply is None or not reply.ok:
             raise from_kind(reply.kind, reply.message) if reply else RefusedError("the loop cannot do that now")
         return Response(owned.status(), reply.message, reply.warnings)
 
 
-def _remove_socket(session: Session) -> None:
-    """The socket a killed supervisor left. Only while we own the session, and only what is a socket of ours."""
+def _tidy(session: Session) -> None:
+    """End the agent a killed supervisor left, and remove its socket. Only while we own the session."""
+    import asyncio
+
+    from loopsup.cli.common import note
+    from loopsup.shell import leftover
+
+    asyncio.run(leftover.end(session.folder, session.identity.id, note))
     with contextlib.suppress(OSError):
         found = session.socket.lstat()
         if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():

@@ -70,6 +70,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.errors",
         "loopsup.cli",  # one layer: what a verb does where no supervisor lives
         "loopsup.shell.hook",
+        "loopsup.shell.leftover",
     ),
     "loopsup.cli": (
         "loopsup",

@@ -92,7 +92,7 @@ def _look(name: str) -> _Due | Outcome | None:
         return _asked(session)
     if wanted is Need.FIRE:
         return _Due(session, loop)
-    offline.tidy(session)
+    offline.materialise(session)
     return Outcome(name, "tidied", _state(session))
 
 

@@ -32,6 +32,7 @@ END_GRACE_S = 15.0  # for a child that is told to end: the whole ladder for its 
 OWNED_TIMEOUT_S = 5.0  # taking the lock is the first thing a supervisor does; importing Python is most of it
 OWNED_POLL_S = 0.02  # short against the start of an interpreter
 LOG_TAIL = 4 * 1024  # bytes: the last line of a traceback is within them
+AGENT_MARK = "LOOPSUP_MARK"  # see shell/leftover.py
 LOG_NAME = "supervisor.log"
 CHUNK = 64 * 1024
 
@@ -141,12 +142,14 @@ def own_command() -> tuple[str, ...]:
 def own_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The environment, with our own folder on PYTHONPATH where `-P` would otherwise hide it.
 
-    That is only so in a checkout run as `python -m loopsup`; an installation needs nothing.
+    That is only so in a checkout run as `python -m loopsup`; an installation needs nothing. A session that an
+    agent starts is none of that agent's tools: it must not end with it.
     """
+    env = {key: value for key, value in env.items() if key != AGENT_MARK}
     root = str(Path(loopsup.__file__).resolve().parent.parent)
     paths = sys.path if sys.flags.safe_path else sys.path[1:]
     if any(path and str(Path(path).resolve()) == root for path in paths):
-        return dict(env)
+        return env
     before = env.get("PYTHONPATH")
     return {**env, "PYTHONPATH": f"{root}{os.pathsep}{before}" if before else root}
 

@@ -1,9 +1,13 @@
-"""An agent whose supervisor was killed: it must have ended before the session is served again.
+"""What an agent leaves behind: it must have ended before the next agent of the session begins.
 
 Most agents end by themselves when their input closes. One that cannot (it hangs, or was stopped) would wake up
 later and write into a conversation that has another agent by then. So the agent's process is noted in the
 session's folder, and the next supervisor ends what is left of it. A process is recognised by its number, the
 instant it began and being the leader of its session: a number that was given to a stranger is never signalled.
+
+A tool that went into a session of its own and lost its parent is in nobody's tree. It is known by the mark that
+every process of the session's agents has in its environment, and by nothing else; where the system does not
+show the environment of other processes, such a tool is not found. A process that removes the mark is left alone.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from loopsup.process import KILL_GRACE_S, POLL_S, TERM_GRACE_S
 from loopsup.store.files import read_private, write_atomic
 
 NAME = "agent.json"
+MARK = "LOOPSUP_MARK"  # in the environment of all that an agent of a session starts; its value is the session's id
+MOST_SWEEPS = 5  # what is ended may start something in its last moment; whoever does so for ever is not followed
 MAX_BYTES = 4096  # two numbers
 SAME_BEGIN_S = 2.0  # the system counts it from the boot, whose instant moves when the clock is set
 
@@ -37,14 +43,41 @@ def note(folder: Path, pid: int | None, log: Callable[[str], None]) -> None:
         log(f"which process the agent is could not be noted: {error}")
 
 
-async def end(folder: Path, log: Callable[[str], None]) -> None:
-    """End the agent that a dead supervisor left behind, with its tree: TERM, then KILL."""
+async def end(folder: Path, mark: str, log: Callable[[str], None]) -> None:
+    """End the agent that a dead supervisor left behind, with all that has its mark: TERM, then KILL."""
     found = _left(folder)
-    if found is None:
-        return
-    log(f"an agent was left behind by a supervisor that is gone (process {found.pid}); it is ended")
-    if not await end_all({found, *descendants(found.pid)}):
-        log(f"process {found.pid} could not be ended")
+    if found is not None:
+        log(f"an agent was left behind by a supervisor that is gone (process {found.pid}); it is ended")
+        if not await end_all({found, *descendants(found.pid)}):
+            log(f"process {found.pid} could not be ended")
+    await sweep(mark, log)
+
+
+async def sweep(mark: str, log: Callable[[str], None]) -> None:
+    """End whatever has this mark, wherever it went. Only while no agent of the session is meant to live."""
+    for _ in range(MOST_SWEEPS):
+        left = marked(mark)
+        if not left:
+            return
+        log(f"left behind by the agent and ended now: {_names(left)}")
+        await end_all(left)
+    if left := marked(mark):
+        log(f"left behind by the agent and could not be ended: {_names(left)}")
+
+
+def marked(mark: str) -> set[psutil.Process]:
+    """The living processes with this mark in their environment, ourselves excepted."""
+    found = set()
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # a stranger's, or over already
+            process = psutil.Process(pid)
+            if pid != os.getpid() and process.environ().get(MARK) == mark and _alive(process):
+                found.add(process)
+    return found
+
+
+def _names(processes: set[psutil.Process]) -> str:
+    return ", ".join(f"process {process.pid}" for process in sorted(processes, key=lambda it: it.pid))
 
 
 def descendants(pid: int | None) -> set[psutil.Process]:

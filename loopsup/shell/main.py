@@ -89,7 +89,7 @@ class _Session:
         server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
         try:
             if not new:
-                await leftover.end(self._folder, self._log.write)
+                await leftover.end(self._folder, self._identity.id, self._log.write)
                 self._open_files(supervisor)
             await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
@@ -148,7 +148,7 @@ class _Session:
             cwd=Path(who.cwd),
             command=who.command,
             args=who.args,
-            env=agent_environment(os.environ, who.name, self._env_file()),
+            env={**agent_environment(os.environ, who.name, self._env_file()), leftover.MARK: who.id},
             state_dir=supervisor.folder,
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,

@@ -42,6 +42,7 @@ class AgentSlot:
         self._coming: Agent | None = None
         self._link: AgentLink | None = None
         self._closed = False
+        self._mark: str | None = None  # of all that the session's agents start
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
@@ -68,7 +69,7 @@ class AgentSlot:
             link.cut()
             self.carriers.void()
             if agent is not None:
-                await _quietly(agent.close())
+                await self._ending(agent, set())
             if isinstance(error, TimeoutError):
                 raise AgentUnableError(f"the agent was not ready within {START_TIMEOUT_S:g} s") from error
             if isinstance(error, Exception) and not isinstance(error, LoopsupError):
@@ -81,6 +82,7 @@ class AgentSlot:
 
     def _prepared(self) -> Launch:
         launch = self._launch()
+        self._mark = launch.env.get(leftover.MARK)
         return launch if self.capabilities.native_tool else replace(launch, carrier=self.carriers.issue())
 
     async def prompt(self, prompt: Prompt) -> Handover:
@@ -130,9 +132,16 @@ class AgentSlot:
 
     def _end(self, agent: Agent) -> None:
         cut_off, self._cut_off = self._cut_off, set()
-        task = asyncio.get_running_loop().create_task(_ending(agent, cut_off))
+        task = asyncio.get_running_loop().create_task(self._ending(agent, cut_off))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+
+    async def _ending(self, agent: Agent, cut_off: set[psutil.Process]) -> None:
+        await _quietly(agent.close())
+        if cut_off:  # a tool in a session of its own lost its parent at the abort: the agent's tree has it no more
+            await _quietly(leftover.end_all(cut_off))
+        if self._mark is not None:
+            await _quietly(leftover.sweep(self._mark, self._log))
 
     async def _ended(self) -> None:
         while self._endings:
@@ -146,12 +155,6 @@ class AgentSlot:
             self._log(f"{what} failed in the adapter: {type(error).__name__}: {error}")
 
 
-async def _ending(agent: Agent, cut_off: set[psutil.Process]) -> None:
-    await _quietly(agent.close())
-    if cut_off:  # a tool in a session of its own lost its parent at the abort: the agent's tree has it no more
-        await leftover.end_all(cut_off)
-
-
-async def _quietly(closing: Awaitable[None]) -> None:
+async def _quietly(closing: Awaitable[object]) -> None:
     with contextlib.suppress(Exception, asyncio.CancelledError):
         await asyncio.wait_for(closing, CLOSE_TIMEOUT_S)

@@ -107,6 +107,7 @@ def test_our_own_folder_is_added_only_where_p_would_hide_it(monkeypatch: pytest.
     root = str(Path(loopsup.__file__).resolve().parent.parent)
     monkeypatch.setattr(sys, "path", ["/usr/bin", root])
     assert launch.own_environment({"A": "b"}) == {"A": "b"}
+    assert launch.own_environment({"A": "b", "LOOPSUP_MARK": "of the agent that starts it"}) == {"A": "b"}
     monkeypatch.setattr(sys, "path", [root, "/nowhere"])
     assert launch.own_environment({}) == {"PYTHONPATH": root}
     assert launch.own_environment({"PYTHONPATH": "/x"}) == {"PYTHONPATH": f"{root}{os.pathsep}/x"}

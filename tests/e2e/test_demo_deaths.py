@@ -8,10 +8,11 @@ import shlex
 import shutil
 import signal
 
+import psutil
 import pytest
 
 from tests.support.demo_words import BLOCK, DONE, ON, decide
-from tests.support.world import QUICK, World
+from tests.support.world import LOOPSUP, QUICK, SLOW, World
 
 pytestmark = pytest.mark.slow
 
@@ -194,15 +195,55 @@ def test_a_supervisor_that_does_not_answer(world: World) -> None:
     assert world.journal() == records
 
 
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
-def test_a_tool_in_a_session_of_its_own_ends_with_the_session(world: World) -> None:
-    """The abort at the close takes its parent away first: nothing but memory tells then whose it was."""
+def far_tool(world: World, ignores: str = "") -> tuple[str, ...]:
+    """The agent's arguments for a tool in a session of its own; it notes its pid and ignores these signals."""
     tool = world.root / "tool"
     pid = world.root / "tool.pid"
-    deaf = f"trap '' TERM HUP INT; echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 1; done"
-    tool.write_text(f"#!/bin/sh\nsetsid sh -c {shlex.quote(deaf)}\n")
+    trap = f"trap '' {ignores}; " if ignores else ""
+    body = f"{trap}echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 1; done"
+    tool.write_text(f"#!/bin/sh\nsetsid sh -c {shlex.quote(body)}\n")
     tool.chmod(0o700)
-    world.ok("start", *QUICK, "--agent", "demo", "--detach", "x", "--", "--run", str(tool))
-    world.wait_for(pid.exists, "the tool")
+    return ("--run", str(tool))
+
+
+def the_tool(world: World) -> int:
+    return int((world.root / "tool.pid").read_text())
+
+
+needs_setsid = pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
+
+
+@needs_setsid
+def test_a_tool_in_a_session_of_its_own_ends_with_the_session(world: World) -> None:
+    """The abort at the close takes its parent away first: nothing but memory tells then whose it was."""
+    world.ok("start", *QUICK, "--agent", "demo", "--detach", "x", "--", *far_tool(world, "TERM HUP INT"))
+    world.wait_for((world.root / "tool.pid").exists, "the tool")
     world.ok("close")
-    world.until_over(int(pid.read_text()), timeout=1)
+    world.until_over(the_tool(world), timeout=1)
+
+
+@needs_setsid
+@pytest.mark.parametrize("verb", ["resume", "close", "stop"])
+def test_a_tool_that_outlived_its_killed_supervisor_is_ended_by_whoever_comes_next(world: World, verb: str) -> None:
+    world.ok("start", *SLOW, "--agent", "demo", "--detach", "x", "--", *far_tool(world))
+    world.wait_for((world.root / "tool.pid").exists, "the tool")
+    supervisor, tool = world.supervisor(), the_tool(world)
+    (agent,) = world.agents(supervisor)
+    world.kill(supervisor)
+    world.until_over(agent)
+    assert psutil.Process(tool).is_running()
+    (world.root / "tool").write_text("#!/bin/sh\ntrue\n")
+    world.ok(verb)
+    world.until_over(tool, timeout=1)
+
+
+@needs_setsid
+def test_a_session_that_an_agent_starts_does_not_end_with_it(world: World) -> None:
+    nest = ("env", "-u", "LOOPSUP_SESSION", *LOOPSUP, "start", "--detach", "--agent", "demo", *SLOW)
+    tool = world.root / "tool"
+    tool.write_text(f"#!/bin/sh\n{shlex.join((*nest, '--session', 'inner', 'x', '--', '--run', 'false'))}\n")
+    tool.chmod(0o700)
+    world.ok("start", *SLOW, "--agent", "demo", "--detach", "x", "--", "--run", str(tool))
+    world.until(state="completed")
+    world.ok("close", "--session", "project")
+    assert world.status("inner")["session"]["supervisor"]["alive"]

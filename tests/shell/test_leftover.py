@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from loopsup.shell import leftover
 
 pytestmark = pytest.mark.slow
 
+MARKED = "6f1f-of-this-test"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 
 
@@ -30,7 +32,7 @@ def agent() -> Iterator[subprocess.Popen[bytes]]:
 
 def end(folder: Path) -> list[str]:
     log: list[str] = []
-    asyncio.run(leftover.end(folder, log.append))
+    asyncio.run(leftover.end(folder, MARKED, log.append))
     return log
 
 
@@ -98,3 +100,51 @@ def test_a_note_that_cannot_be_kept_is_told(tmp_path: Path, agent: subprocess.Po
     leftover.note(tmp_path / "nowhere", agent.pid, log.append)
     assert len(log) == 1
     assert "could not be noted" in log[0]
+
+
+def orphan(tmp_path: Path, mark: str, body: str) -> psutil.Process:
+    """A process in a session of its own whose parent is gone."""
+    pid = tmp_path / "orphan.pid"
+    code = f"import os, signal, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\n{body}\n"
+    code += (
+        f"open({str(pid)!r} + '.new', 'w').write(str(os.getpid())); os.rename({str(pid)!r} + '.new', {str(pid)!r})\n"
+    )
+    env = {**os.environ, leftover.MARK: mark}
+    subprocess.run([sys.executable, "-I", "-S", "-c", code + "time.sleep(600)"], env=env, check=True)
+    while not pid.exists():
+        pass
+    return psutil.Process(int(pid.read_text()))
+
+
+@pytest.mark.parametrize("body", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"], ids=["plain", "deaf"])
+def test_an_orphan_in_a_session_of_its_own_is_known_by_its_mark(tmp_path: Path, body: str) -> None:
+    mine = orphan(tmp_path, MARKED, body)
+    other = orphan(tmp_path, "another", body)
+    try:
+        (log,) = end(tmp_path)
+        assert log == f"left behind by the agent and ended now: process {mine.pid}"
+        assert not mine.is_running() or mine.status() == psutil.STATUS_ZOMBIE
+        assert other.is_running()
+    finally:
+        other.kill()
+
+
+def test_what_is_started_in_the_last_moment_is_ended_too(tmp_path: Path) -> None:
+    """On TERM it starts another one, in a session of its own, and ends."""
+    heir = "import time; time.sleep(600)"
+    body = (
+        "def bequeath(*_):\n"
+        f"    if not os.fork(): os.setsid(); os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', {heir!r}])\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, bequeath)"
+    )
+    orphan(tmp_path, MARKED, body)
+    assert len(end(tmp_path)) == 2
+    assert leftover.marked(MARKED) == set()
+
+
+def test_the_one_who_looks_is_never_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = psutil.Process().environ().get("PATH")
+    monkeypatch.setattr(leftover, "MARK", "PATH")
+    assert own is not None
+    assert os.getpid() not in {process.pid for process in leftover.marked(own)}
