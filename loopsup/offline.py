@@ -72,6 +72,7 @@ def materialise(session: Session) -> Response:
 def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
     """`update` without a supervisor; `policy` has the keys of the control protocol."""
     from loopsup.core.events import Update
+    from loopsup.core.misfire import from_word
     from loopsup.core.model import Auto, Fixed
 
     if not policy:
@@ -85,6 +86,7 @@ def update(session: Session, policy: dict[str, Any], continuity: bool | None = N
             max_delay_ms=policy.get("maxDelayMs"),
             for_ms=policy.get("forMs"),
             max_iterations=policy.get("maxIterations"),
+            misfire=None if "misfire" not in policy else from_word(policy["misfire"]),
         ),
     )
     if continuity is not None:

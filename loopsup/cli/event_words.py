@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
+from loopsup.cli.missed_words import missed_words
 from loopsup.cli.render import INDENT, RECOVERIES, indent, local_time, one_line, safe, span, wrap
 from loopsup.core.reasons import short
 from loopsup.wire import events as ev
@@ -212,6 +213,10 @@ def _hook_failed(data: Event) -> bool:
     return any(failures) or data.get("signal") is not None
 
 
+def _misfire(event: Event, data: Event, page: _Page) -> str:
+    return missed_words(data, parse_instant(event["at"]), page.zone)
+
+
 def _notice(_event: Event, data: Event, page: _Page) -> str:
     return one_line(f"note: {data['message']}", max(page.width, 2 * 80))
 
@@ -249,6 +254,7 @@ _WORDS: Mapping[str, Callable[[Event, Event, _Page], str | None]] = {
     ev.LOOP_TRANSITION: _transition,
     ev.LOOP_ATTENTION: _attention,
     ev.LOOP_HOOK: _hook,
+    ev.LOOP_MISFIRE: _misfire,
     ev.LOOP_NOTICE: _notice,
     ev.CONTINUITY_RECOVERY: _recovery,
 }

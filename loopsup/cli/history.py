@@ -13,6 +13,7 @@ from typing import Any
 
 from loopsup.cli import render, selection
 from loopsup.cli.common import JsonLinesOption, SessionOption, note, out_json
+from loopsup.cli.history_missed import MissedRow
 from loopsup.cli.history_recoveries import Recovered, recovered, recovery_words
 from loopsup.cli.history_rows import (
     History,
@@ -23,10 +24,13 @@ from loopsup.cli.history_rows import (
     reduce,
     rhythm_words,
 )
+from loopsup.cli.missed_words import missed_words
 from loopsup.core.durations import show as show_duration
+from loopsup.core.misfire import word
 from loopsup.core.model import Auto
 from loopsup.errors import EXIT_DONE
 from loopsup.wire.events import CONTINUITY_RECOVERY
+from loopsup.wire.status import missed_object
 from loopsup.wire.times import instant
 
 WIDE = 60  # columns; below this the counts go, and every outcome has a line of its own
@@ -91,6 +95,10 @@ def text_lines(rows: list[Row], now: int, width: int, zone: tzinfo | None) -> It
                     yield f"{'#':>4}  {'started':19}  {'took':>6}  {'prompts':>7}  {'calls':>5}"
             case IterationRow():
                 yield _iteration_line(row, now, width, zone)
+            case MissedRow():
+                at = render.local_time(row.at, now, zone)
+                text = missed_words(missed_object(row.missed), row.at, zone)
+                yield _fit(f"      {at:19}  " if width >= WIDE else f"    {at}", text, width)
             case NoteRow():
                 at = render.local_time(row.at, now, zone)
                 yield _fit(f"      {at:19}  " if width >= WIDE else f"    {at}", row.text, width)
@@ -135,6 +143,7 @@ def row_object(row: Row) -> dict[str, Any]:
                 "maxDelayMs": policy.max_delay_ms,
                 "forMs": policy.for_ms,
                 "maxIterations": policy.max_iterations,
+                "misfire": word(policy.misfire),
             }
         case IterationRow():
             return {
@@ -152,5 +161,7 @@ def row_object(row: Row) -> dict[str, Any]:
                     {"at": instant(each.at), "kind": each.kind, "waitMs": each.wait_ms} for each in row.recoveries
                 ],
             }
+        case MissedRow():
+            return row.as_json()
         case NoteRow():
             return {"type": "note", "at": instant(row.at), "what": row.what, "text": row.text}

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from loopsup.cli.history_missed import MissedRow
 from loopsup.cli.history_recoveries import Recovered
+from loopsup.cli.missed_words import misfire_words
 from loopsup.core import events as happened
 from loopsup.core.durations import show as show_duration
+from loopsup.core.misfire import word
 from loopsup.core.model import Auto, Flight, Loop, Paused, Policy, PromptKind
 from loopsup.core.reasons import words as reason_words
 from loopsup.store.journal import DamagedLine
 from loopsup.wire.journal import Record, UnknownVersion
+from loopsup.wire.transition import newly_missed
 
 RUNNING = "running"
 NOT_DELIVERED = "not delivered"
@@ -62,7 +66,7 @@ class NoteRow:
     text: str
 
 
-Row = LoopRow | IterationRow | NoteRow
+Row = LoopRow | IterationRow | NoteRow | MissedRow
 
 
 @dataclass(slots=True)
@@ -119,6 +123,8 @@ class _Builder:
             before = None
         for what, text in _notes(record.event, before, after):
             self.note(record.now.wall, what, text)
+        if (missed := newly_missed(self._before, after, record.event)) is not None:
+            self._rows.append(MissedRow(record.now.wall, missed))
         self._begin(record, before, after)
         self._before = after
 
@@ -287,6 +293,7 @@ def _policy_change(before: Policy, after: Policy) -> str:
             "max delay": show_duration(policy.max_delay_ms),
             "time": show_duration(policy.for_ms),
             "iterations": str(policy.max_iterations),
+            "a missed wake": misfire_words(word(policy.misfire)),
         }
 
     was, now = words(before), words(after)

@@ -14,6 +14,7 @@ import typer
 
 from loopsup.core import durations
 from loopsup.core.limits import DEFAULT_FOR_MS, DEFAULT_MAX_DELAY_MS, DEFAULT_MAX_ITERATIONS, DEFAULT_MIN_DELAY_MS
+from loopsup.core.misfire import from_word
 from loopsup.core.model import Auto, Fixed, Policy
 from loopsup.errors import UsageError
 
@@ -37,6 +38,14 @@ MinDelayOption = Annotated[
 MaxDelayOption = Annotated[
     str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait; default 24h.")
 ]
+MisfireOption = Annotated[
+    str | None,
+    typer.Option(
+        "--misfire",
+        metavar="once|skip|DUR",
+        help="A missed wake is made up for once, skipped, or once if it is less late; default once.",
+    ),
+]
 
 # Those of `update`: what is not given stays, so nothing here has a default.
 NewEveryOption = Annotated[
@@ -50,6 +59,9 @@ NewMaxIterationsOption = Annotated[
 ]
 NewMinDelayOption = Annotated[str | None, typer.Option("--min-delay", metavar="DUR", help="The shortest wait.")]
 NewMaxDelayOption = Annotated[str | None, typer.Option("--max-delay", metavar="DUR", help="The longest wait.")]
+NewMisfireOption = Annotated[
+    str | None, typer.Option("--misfire", metavar="once|skip|DUR", help="What becomes of a missed wake.")
+]
 
 
 class Faults:
@@ -74,6 +86,10 @@ class Faults:
     def rhythm(self, text: str | None) -> str | int | None:
         """`auto` or milliseconds."""
         return text if text == "auto" else self.duration("--every", text)
+
+    def misfire(self, text: str | None) -> str | int | None:
+        """`once`, `skip` or milliseconds."""
+        return text if text in ("once", "skip") else self.duration("--misfire", text)
 
     def count(self, option: str, text: str | None) -> int | None:
         """A whole number of 1 or more."""
@@ -101,6 +117,7 @@ def changes(
     max_delay: str | None,
     for_: str | None,
     max_iterations: str | None,
+    misfire: str | None = None,
 ) -> dict[str, Any]:
     """The options given, as the control protocol's `policy` has them; an absent option has no key."""
     values = {
@@ -109,6 +126,7 @@ def changes(
         "maxDelayMs": faults.duration("--max-delay", max_delay),
         "forMs": faults.duration("--for", for_),
         "maxIterations": faults.count("--max-iterations", max_iterations),
+        "misfire": faults.misfire(misfire),
     }
     return {key: value for key, value in values.items() if value is not None}
 
@@ -120,6 +138,7 @@ def with_defaults(given: dict[str, Any]) -> dict[str, Any]:
         "maxDelayMs": DEFAULT_MAX_DELAY_MS,
         "forMs": DEFAULT_FOR_MS,
         "maxIterations": DEFAULT_MAX_ITERATIONS,
+        "misfire": "once",
         **given,
     }
 
@@ -133,6 +152,7 @@ def as_policy(wire: dict[str, Any]) -> Policy:
         max_delay_ms=wire["maxDelayMs"],
         for_ms=wire["forMs"],
         max_iterations=wire["maxIterations"],
+        misfire=from_word(wire["misfire"]),
     )
 
 

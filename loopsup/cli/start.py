@@ -22,6 +22,7 @@ from loopsup.cli.policy_options import (
     MaxDelayOption,
     MaxIterationsOption,
     MinDelayOption,
+    MisfireOption,
     as_policy,
     changes,
     with_defaults,
@@ -52,6 +53,7 @@ def start(
     max_iterations: MaxIterationsOption = None,
     min_delay: MinDelayOption = None,
     max_delay: MaxDelayOption = None,
+    misfire: MisfireOption = None,
     agent: Annotated[
         str | None,
         typer.Option(
@@ -91,7 +93,13 @@ def start(
     given, agent_args = objective.split_words(words or [], ctx.obj[TAIL], has_file=objective_file is not None)
     faults = Faults()
     policy = changes(
-        faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
+        faults,
+        every=every,
+        min_delay=min_delay,
+        max_delay=max_delay,
+        for_=for_,
+        max_iterations=max_iterations,
+        misfire=misfire,
     )
     recovery = said(faults, continuity, continuity_max_resumes, continuity_stream_delay_ms)
     after_ms = _after(faults, after)

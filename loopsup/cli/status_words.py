@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
+from loopsup.cli.missed_words import misfire_words, missed_words
 from loopsup.cli.render import (
     INDENT,
     RECOVERIES,
@@ -27,7 +28,14 @@ ENDED = frozenset({"completed", "failed", "stopped"})
 MIN_VALUE = 20  # a value has at least these columns beside its label, else a line of its own
 NARROW = 80  # below this no value is on one line by force
 MAX_LINES = 4  # of a value: a status is to be taken in at a glance
-LONG_ROWS = {"objective": MAX_LINES, "summary": MAX_LINES, "evidence": MAX_LINES, "because": MAX_LINES, "QUESTION": 8}
+LONG_ROWS = {
+    "objective": MAX_LINES,
+    "summary": MAX_LINES,
+    "evidence": MAX_LINES,
+    "because": MAX_LINES,
+    "missed": 2,
+    "QUESTION": 8,
+}
 SILENT_MS = 3 * MINUTE  # a timer fires every minute; three without one are no accident
 NOT_ANSWERING = "the supervisor does not answer; this is the last state in its journal"
 
@@ -201,7 +209,13 @@ def _due(loop: Status, now: int, zone: tzinfo | None) -> str:
 
 
 def _progress(loop: Status) -> str:
-    return f"iteration {loop['iterationCount']} of {loop['maxIterations']} · {rhythm(loop)}"
+    return f"iteration {loop['iterationCount']} of {loop['maxIterations']} · {rhythm(loop)}{_misfire(loop)}"
+
+
+def _misfire(loop: Status) -> str:
+    """What becomes of a missed wake, where it is not the usual thing."""
+    policy = loop.get("misfire", "once")
+    return "" if policy == "once" else f" · a missed wake is {misfire_words(policy)}"
 
 
 def _time(loop: Status, zone: tzinfo | None, now: int) -> str:
@@ -247,6 +261,8 @@ def _attention(loop: Status) -> list[tuple[str, str]]:
 
 def _extras(loop: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]]:
     rows = []
+    if missed := loop.get("lastMissed"):
+        rows.append(("missed", missed_words(missed, now, zone)))
     if question := loop.get("question"):
         until = f", until {local_time(question['expiresAt'], now, zone)}" if question.get("expiresAt") else ""
         rows.append(("QUESTION", f"{question['tool']}: {question['text']}"))

@@ -17,6 +17,7 @@ from loopsup.cli.policy_options import (
     NewMaxDelayOption,
     NewMaxIterationsOption,
     NewMinDelayOption,
+    NewMisfireOption,
     changes,
 )
 from loopsup.errors import UsageError
@@ -31,6 +32,7 @@ def update(
     max_iterations: NewMaxIterationsOption = None,
     min_delay: NewMinDelayOption = None,
     max_delay: NewMaxDelayOption = None,
+    misfire: NewMisfireOption = None,
     continuity: ContinuityOption = None,
     after: Annotated[str | None, typer.Option("--after", hidden=True)] = None,
     session: SessionOption = None,
@@ -43,13 +45,20 @@ def update(
         raise UsageError("update has no --after: the first iteration has been; use --every for the rhythm")
     faults = Faults()
     policy = changes(
-        faults, every=every, min_delay=min_delay, max_delay=max_delay, for_=for_, max_iterations=max_iterations
+        faults,
+        every=every,
+        min_delay=min_delay,
+        max_delay=max_delay,
+        for_=for_,
+        max_iterations=max_iterations,
+        misfire=misfire,
     )
     recovery = said(faults, continuity)
     faults.refuse()
     if not policy and not recovery:
         raise UsageError(
-            "update needs at least one of --every, --for, --max-iterations, --min-delay, --max-delay and --continuity"
+            "update needs at least one of --every, --for, --max-iterations, --min-delay, --max-delay, --misfire "
+            "and --continuity"
         )
     given = {"policy": policy, "continuity": recovery}
     request = Request("update", {key: value for key, value in given.items() if value})

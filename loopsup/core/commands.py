@@ -8,6 +8,7 @@ from loopsup.core import policy as policies
 from loopsup.core.effects import Step
 from loopsup.core.events import Close, Pause, Resume, Start, Stop, Update
 from loopsup.core.lifecycle import conclude_closed
+from loopsup.core.misfire import Why
 from loopsup.core.model import (
     TERMINAL,
     Delivery,
@@ -36,6 +37,7 @@ from loopsup.core.moves import (
     refuse,
     stop,
     unfired,
+    wake,
 )
 from loopsup.core.reasons import words
 
@@ -145,8 +147,11 @@ def _resume_paused(loop: Loop, paused: Paused, now: Moment, idle: bool) -> Step:
         used = f"{loop.iteration_count} of {loop.policy.max_iterations} iterations are used"
         return refuse(loop, f"{used}; raise the limit first with `loopsup update --max-iterations …`")
     kept = None if paused.reason in ATTENTION_REASONS else paused.next_due_at
-    step = due_or_queued(loop, now.wall if kept is None else kept, now, idle)
-    return done(step, "the loop goes on")
+    if kept is None or kept > now.wall or loop.driver is Driver.TICK:  # the next tick judges what is past
+        return done(due_or_queued(loop, now.wall if kept is None else kept, now, idle), "the loop goes on")
+    step = wake(loop, kept, now.wall - kept, Why(paused.reason.value), now, idle)
+    skipped = step.loop is not None and isinstance(step.loop.phase, Waiting)
+    return done(step, "the loop goes on" + ("; the wake it missed is skipped" if skipped else ""))
 
 
 def on_update(loop: Loop | None, event: Update, now: Moment) -> Step:
@@ -164,6 +169,7 @@ def on_update(loop: Loop | None, event: Update, now: Moment) -> Step:
         max_delay_ms=loop.policy.max_delay_ms if event.max_delay_ms is None else event.max_delay_ms,
         for_ms=loop.policy.for_ms if event.for_ms is None else event.for_ms,
         max_iterations=loop.policy.max_iterations if event.max_iterations is None else event.max_iterations,
+        misfire=loop.policy.misfire if event.misfire is None else event.misfire,
     )
     faults = policies.check(policy).faults
     if faults:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopsup.core.misfire import Misfire
 from loopsup.core.model import AbortReason, Driver, Loop, Policy, Rhythm, Stamp
 
 # ---- commands -------------------------------------------------------------------------------------
@@ -51,6 +52,7 @@ class Update:
     max_delay_ms: int | None = None
     for_ms: int | None = None
     max_iterations: int | None = None
+    misfire: Misfire | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,15 +43,16 @@ from loopsup.core.moves import (
     decided,
     expire,
     iteration_limit,
+    lateness,
     launch,
     launch_reminder,
     next_delay_ms,
     pause,
     protocol_error,
-    queue_or_launch,
     refuse,
     retry_after,
     stop,
+    wake,
 )
 
 INTERRUPTING = frozenset({AbortReason.USER, AbortReason.CLIENT_GONE, AbortReason.SHUTDOWN})
@@ -64,7 +65,7 @@ def on_tick(loop: Loop, event: Ticked, now: Moment) -> Step:
         return expire(loop, now)
     match loop.phase:
         case Waiting(due) if event.by is loop.driver and due.wall < loop.deadline_at and due.reached(now):
-            return queue_or_launch(loop, Queued(due.wall), now, event.idle)
+            return wake(loop, due.wall, *lateness(loop, due, now), now, event.idle)
         case Queued() if event.idle and _ready(loop.phase.retry, now):
             return launch(loop, loop.phase, now)
         case Running(flight) if event.idle and flight.delivery is Delivery.PENDING and _ready(flight.retry, now):

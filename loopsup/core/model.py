@@ -16,6 +16,7 @@ from loopsup.core.limits import (
     DEFAULT_MAX_ITERATIONS,
     DEFAULT_MIN_DELAY_MS,
 )
+from loopsup.core.misfire import ONCE, Misfire, Missed
 
 
 class State(StrEnum):
@@ -149,6 +150,7 @@ class Policy:
     max_delay_ms: int = DEFAULT_MAX_DELAY_MS
     for_ms: int = DEFAULT_FOR_MS
     max_iterations: int = DEFAULT_MAX_ITERATIONS
+    misfire: Misfire = ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,7 @@ class Loop:
     `prompts_sent` counts envelopes and reminders handed over; `llm_calls` counts turn pairs of settled
     iterations. `expired_deadlines` are the deadline values for which `duration_limit` has been announced
     (each at most once). `generation` grows with every hand-over and makes old reports recognisable.
+    `last_missed` is the last wake that came too late.
     """
 
     id: str
@@ -292,6 +295,7 @@ class Loop:
     expired_deadlines: tuple[int, ...] = ()
     last_attention: Attention | None = None
     driver: Driver = Driver.RESIDENT
+    last_missed: Missed | None = None
 
     @property
     def deadline_at(self) -> int:

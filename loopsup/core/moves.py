@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from loopsup.core import attention
 from loopsup.core.effects import Announce, HandOver, Reply, Step
-from loopsup.core.limits import RETRY_DELAYS_MS
+from loopsup.core.limits import RETRY_DELAYS_MS, SECOND
+from loopsup.core.misfire import LATE_MS, TICK_LATE_MS, Done, Missed, Why, made_up
 from loopsup.core.model import (
     Attention,
     AttentionStatus,
@@ -78,6 +79,9 @@ def expire(loop: Loop, now: Moment) -> Step:
         flight = None
     elif flight is not None:
         flight = replace(flight, intent=None)
+    if isinstance(loop.phase, Waiting):
+        late_ms, why = lateness(loop, loop.phase.due, now)
+        loop = _missed(loop, loop.phase.due.wall, late_ms, why, Done.DROPPED)
     expired = replace(loop, phase=Paused(PauseReason.DURATION_LIMIT, flight=flight))
     if loop.deadline_expired:
         return Step(expired)
@@ -184,6 +188,45 @@ def unfired(loop: Loop, now: Moment) -> Loop:
 
 def queue_or_launch(loop: Loop, queued: Queued, now: Moment, idle: bool) -> Step:
     return launch(loop, queued, now) if idle else Step(replace(loop, phase=queued))
+
+
+def lateness(loop: Loop, due: Moment, now: Moment) -> tuple[int, Why]:
+    """By how much a wake is overdue on the clock that is further on, and what that says."""
+    wall, mono = now.wall - due.wall, now.mono - due.mono
+    if loop.driver is Driver.TICK:
+        return wall, Why.NO_TICK
+    return max(wall, mono), Why.ASLEEP if wall - mono > LATE_MS else Why.HELD_UP
+
+
+def wake(loop: Loop, due_at: int, late_ms: int, why: Why, now: Moment, idle: bool) -> Step:
+    """The wake of `due_at` can be acted on only now: fire it, or leave it out where the policy says so."""
+    if late_ms <= on_time_ms(loop) or made_up(loop.policy.misfire, late_ms):
+        return queue_or_launch(_missed(loop, due_at, late_ms, why, Done.WOKEN), Queued(due_at), now, idle)
+    period = _period_ms(loop)
+    skipped = _missed(loop, due_at, late_ms, why, Done.SKIPPED)
+    return Step(replace(skipped, phase=Waiting(now.plus(period - late_ms % period))))
+
+
+def on_time_ms(loop: Loop) -> int:
+    """A wake this late is no missed one yet."""
+    return TICK_LATE_MS if loop.driver is Driver.TICK else LATE_MS
+
+
+def _missed(loop: Loop, due_at: int, late_ms: int, why: Why, what: Done) -> Loop:
+    """The loop with this wake on record, if it is late enough to be one."""
+    if late_ms <= on_time_ms(loop):
+        return loop
+    count = 1 + late_ms // _period_ms(loop)
+    return replace(loop, last_missed=Missed(due_at, late_ms, count, why, what))
+
+
+def _period_ms(loop: Loop) -> int:
+    """From one wake to the next, as far as it is known: the agent's last delay stands for the ones to come."""
+    policy, last = loop.policy, loop.last_decision
+    if isinstance(policy.rhythm, Fixed):
+        return max(policy.rhythm.every_ms, SECOND)  # a journal may say anything
+    named = policy.min_delay_ms if last is None or last.next_delay_ms is None else last.next_delay_ms
+    return max(min(max(named, policy.min_delay_ms), policy.max_delay_ms), SECOND)
 
 
 def retry_after(attempts: int, now: Moment) -> Moment | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopsup.core.durations import MAX_MS, show
+from loopsup.core.misfire import LATE_MS, Misfire, Within
 from loopsup.core.model import Fixed, Policy
 
 MAX_ITERATIONS = 1_000_000  # a million paid iterations is a typing mistake, not a plan
@@ -41,11 +42,22 @@ def _faults(policy: Policy, after_ms: int | None) -> list[str]:
             pass
     if not 1 <= policy.max_iterations <= MAX_ITERATIONS:
         faults.append(f"--max-iterations must be a whole number from 1 to {MAX_ITERATIONS}")
+    faults += _misfire_faults(policy.misfire)
     if after_ms is not None and after_ms <= 0:
         faults.append("--after must be positive")
     if after_ms is not None and after_ms >= policy.for_ms:
         faults.append(f"--after {show(after_ms)} leaves no time before the deadline (--for {show(policy.for_ms)})")
     return faults
+
+
+def _misfire_faults(misfire: Misfire) -> list[str]:
+    match misfire:
+        case Within(late) if late <= LATE_MS:
+            return [f"--misfire {show(late)} is too short: what is up to {show(LATE_MS)} late is on time; say skip"]
+        case Within(late) if late > MAX_MS:
+            return [f"--misfire must not be longer than {show(MAX_MS)}"]
+        case _:
+            return []
 
 
 def _warnings(policy: Policy, after_ms: int | None) -> list[str]:

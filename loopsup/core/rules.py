@@ -3,8 +3,8 @@
 A rule watches what the model streams. When one of its triggers is found, the response is ended half-way, the rule's
 text goes in as a reminder, and the model tries again. Who does what:
 
-- `Matching` (implemented by `loopsup.patterns`) holds the buffers of the present turn and says which rules' triggers
-  are found in what has been streamed so far. It knows nothing of repetition, windows or agents.
+- `Matching` (implemented by `loopsup.matching.matcher`) holds the buffers of the present turn and says which rules'
+  triggers are found in what has been streamed so far. It knows nothing of repetition, windows or agents.
 - `core.rule_state` decides what comes of a finding: state, event and now give the next state and effects.
 - The supervisor feeds both, performs the effects, and asks an agent to do what its capabilities allow.
 

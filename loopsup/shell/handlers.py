@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Ticked, Update
+from loopsup.core.misfire import Misfire, from_word
 from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
@@ -117,6 +118,7 @@ class Handlers:
                 max_delay_ms=numbers["maxDelayMs"],
                 for_ms=numbers["forMs"],
                 max_iterations=numbers["maxIterations"],
+                misfire=_misfire(changes.get("misfire")),
             )
         )
         if "continuity" in args:
@@ -140,7 +142,8 @@ class Handlers:
         if supervisor.loop == loop:
             under_way = loop.state in (State.QUEUED, State.RUNNING)
             return "an iteration is under way already" if under_way else "nothing is due", ()
-        return "fired", ()
+        skipped = supervisor.loop is not None and supervisor.loop.state is State.WAITING
+        return "its missed wake is skipped" if skipped else "fired", ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -248,6 +251,7 @@ def _policy(obj: object) -> Policy:
         max_delay_ms=given.get("maxDelayMs", defaults.max_delay_ms),
         for_ms=given.get("forMs", defaults.for_ms),
         max_iterations=given.get("maxIterations", defaults.max_iterations),
+        misfire=_misfire(obj.get("misfire")) or defaults.misfire,
     )
 
 
@@ -274,6 +278,13 @@ def _driver(value: object) -> Driver:
 
 def _rhythm(value: object) -> Rhythm:
     return Auto() if value == "auto" else Fixed(_integer(value, "rhythm"))
+
+
+def _misfire(value: object) -> Misfire | None:
+    try:
+        return None if value is None else from_word(value)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _integer(value: object, name: str) -> int:

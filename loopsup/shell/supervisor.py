@@ -44,8 +44,8 @@ from loopsup.store.config import ContinuityConfig
 from loopsup.store.facts import session_facts
 from loopsup.store.identity import Identity, save_identity
 from loopsup.wire import events as words
-from loopsup.wire.status import SessionFacts, status_object
-from loopsup.wire.transition import transition_data
+from loopsup.wire.status import SessionFacts, missed_object, status_object
+from loopsup.wire.transition import newly_missed, transition_data
 
 ARMED_SLEEP_S = 1.0  # Linux's monotonic clock stops in suspend: both clocks are read again this often
 ASKED = frozenset({"command", "internal_error"})  # a close that keeps also `loopsup tick` from going on
@@ -159,6 +159,9 @@ class Supervisor:
 
     def on_change(self, change: Change) -> None:
         """After each journaled step: say what changed, mark the branch, do what it asks for, show the status."""
+        missed = newly_missed(change.before, change.after, change.event)
+        if missed is not None:
+            self.publish(words.LOOP_MISFIRE, missed_object(missed))
         data = transition_data(change.before, change.after, change.event)
         if data is not None:
             self.publish(words.LOOP_TRANSITION, data)

@@ -22,7 +22,7 @@ Arguments by verb (all optional unless said):
     ping status pause resume stop abort close wait
     tick      fires the wake of a loop with the driver `tick`, if it is due; the message says what became of it
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations}), afterMs, driver: "resident" or "tick",
+              maxIterations, misfire: "once", "skip" or ms}), afterMs, driver: "resident" or "tick",
               continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool, autopilot: bool, maxReminders: int

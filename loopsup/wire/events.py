@@ -45,6 +45,7 @@ PERMISSION_COMPLETED = "permission.completed"
 LOOP_TRANSITION = "loop.transition"
 LOOP_ATTENTION = "loop.attention"
 LOOP_HOOK = "loop.hook"
+LOOP_MISFIRE = "loop.misfire"
 LOOP_NOTICE = "loop.notice"
 CONTINUITY_RECOVERY = "continuity.recovery"
 
@@ -68,6 +69,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_TRANSITION: ("from", "to", "pauseReason?", "cause"),
     LOOP_ATTENTION: ("version",),
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
+    LOOP_MISFIRE: ("dueAt", "missedByMs", "count", "why", "done"),
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
     MESSAGE_DELTA: ("text",),

@@ -138,7 +138,8 @@ def _check_sense(loop: Loop, now: Moment) -> None:
     """Well-typed values no loop can have: they would make a status nobody can print, or a wake that never comes."""
     policy = loop.policy
     counts = (loop.iteration_count, loop.protocol_retry_count, loop.prompts_sent, loop.llm_calls, loop.generation)
-    if min(counts) < 0:
+    missed = loop.last_missed
+    if min(*counts, *((missed.late_ms, missed.count) if missed is not None else ())) < 0:
         raise ValueError("loop: a counter is negative")
     if policy.max_iterations < 1 or min(policy.min_delay_ms, policy.max_delay_ms) < 0:
         raise ValueError("loop.policy: a limit is below its minimum")
@@ -155,6 +156,7 @@ def _instants(loop: Loop) -> list[int]:
     found = [loop.started_at, loop.deadline_at, *loop.expired_deadlines, *_phase_instants(loop.phase)]
     found += [value for value in (loop.last_settled_at,) if value is not None]
     found += [loop.last_decision.at] if loop.last_decision is not None else []
+    found += [loop.last_missed.due_at] if loop.last_missed is not None else []
     if loop.last_attention is not None:
         found += [loop.last_attention.ended_at, loop.last_attention.observed_at]
     return found

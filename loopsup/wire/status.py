@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopsup.core.events import Opened
+from loopsup.core.misfire import LATE_MS, Missed, word
 from loopsup.core.model import (
     Completed,
     Decision,
@@ -32,7 +33,6 @@ from loopsup.wire.attention import AttentionSession, attention_object
 from loopsup.wire.times import instant
 
 VERSION = 1
-LATE_MS = 5_000  # a wake this much overdue and not handed over is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,7 @@ def _loop(
         "minDelayMs": policy.min_delay_ms,
         "maxDelayMs": policy.max_delay_ms,
         "forMs": policy.for_ms,
+        "misfire": word(policy.misfire),
         "startedAt": instant(loop.started_at),
         "deadlineAt": instant(loop.deadline_at),
         "calendarElapsedMs": max(0, at - loop.started_at),
@@ -154,6 +155,7 @@ def _loop(
         "nextDueAt": None if due is None else instant(due),
         "driver": loop.driver.value,
         "lastTickAt": _last_tick(session, loop),
+        "lastMissed": None if loop.last_missed is None else missed_object(loop.last_missed),
         "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
         "question": None if question is None else _question(question),
         "recovery": None if recovery is None else _recovery(recovery),
@@ -220,6 +222,17 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "nextDelayMs": decision.next_delay_ms,
         "iteration": decision.iteration,
         "at": instant(decision.at),
+    }
+
+
+def missed_object(missed: Missed) -> dict[str, Any]:
+    """The data of a `loop.misfire` event, and the last missed wake in the status."""
+    return {
+        "dueAt": instant(missed.due_at),
+        "missedByMs": missed.late_ms,
+        "count": missed.count,
+        "why": missed.why.value,
+        "done": missed.done.value,
     }
 
 

@@ -328,6 +328,7 @@ def test_rows_as_json() -> None:
             "maxDelayMs": 86_400_000,
             "forMs": 86_400_000,
             "maxIterations": 50,
+            "misfire": "once",
         },
         {
             "type": "iteration",

@@ -27,13 +27,16 @@ def test_only_what_was_given_is_sent() -> None:
 
 def test_every_option_has_its_key() -> None:
     faults = Faults()
-    given = changes(faults, every="auto", min_delay="1s", max_delay="2m", for_="2d", max_iterations="1")
+    given = changes(
+        faults, every="auto", min_delay="1s", max_delay="2m", for_="2d", max_iterations="1", misfire="skip"
+    )
     assert given == {
         "rhythm": "auto",
         "minDelayMs": 1000,
         "maxDelayMs": 120_000,
         "forMs": 172_800_000,
         "maxIterations": 1,
+        "misfire": "skip",
     }
 
 

@@ -64,6 +64,7 @@ def request(objective: str, **args: Any) -> Request:
         "maxDelayMs": 86_400_000,
         "forMs": 86_400_000,
         "maxIterations": 50,
+        "misfire": "once",
         "rhythm": 600_000,
     }
     return Request("start", {"objective": objective, "policy": policy, **args})
@@ -102,8 +103,10 @@ def test_a_new_session_is_made_and_started(run: Run, starts: Starts, tmp_path: P
 
 
 def test_every_option_reaches_the_supervisor(run: Run, starts: Starts, tmp_path: Path) -> None:
-    line = "start --every auto --after 5m --for 2d --max-iterations 7 --min-delay 2m --max-delay 3h --agent two"
-    result = run(*line.split(), "--session", "mine", "--allow-all", "--detach", "--json", "--", "-x")
+    line = "start --every auto --after 5m --for 2d --max-iterations 7 --min-delay 2m --max-delay 3h --misfire 2h"
+    result = run(
+        *line.split(), "--agent", "two", "--session", "mine", "--allow-all", "--detach", "--json", "--", "-x"
+    )
     assert (result.code, result.json) == (0, STARTED.status)
     policy = {
         "rhythm": "auto",
@@ -111,6 +114,7 @@ def test_every_option_reaches_the_supervisor(run: Run, starts: Starts, tmp_path:
         "maxDelayMs": 10_800_000,
         "forMs": 172_800_000,
         "maxIterations": 7,
+        "misfire": 7_200_000,
     }
     first = Request("start", {"objective": "-x", "policy": policy, "afterMs": 300_000})
     assert starts.launches == [Launch("mine", "new", first, allow_all=True)]

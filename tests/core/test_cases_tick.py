@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from loopsup.core import reaper
 from loopsup.core.events import Opened, Ticked
 from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.misfire import Done, Missed, Skip, Why
 from loopsup.core.model import Driver, Moment, State, Waiting
 from loopsup.core.step import next_deadline, step
 from loopsup.core.ticking import Need, due_at, need
@@ -223,3 +225,31 @@ def test_a_text_that_looks_like_a_driver_is_none() -> None:
     line = encode_record(Record(1, T0.wall, T0, Opened(), s.loop))
     assert json.loads(line)["loop"]["objective"] == '"driver":"tick"'
     assert not ticks._line_due(line.rstrip(b"\n"), T0.wall + 10 * DAY)
+
+
+# ---- misfires ---------------------------------------------------------------------------------------
+
+
+def test_what_a_timer_of_a_minute_needs_is_not_late() -> None:
+    s = ticked(policy=replace(policy_of(), misfire=Skip()))
+    s.run_for("90s").tick()
+    assert (s.iterations, s.live.last_missed) == ([90_000], None)
+
+
+def test_a_tick_that_did_not_come_is_told_and_the_policy_decides() -> None:
+    s = ticked(policy=replace(policy_of(), misfire=Skip()))
+    s.run_for("25m").tick()
+    assert s.live.last_missed == Missed(T0.wall, 25 * MINUTE, 3, Why.NO_TICK, Done.SKIPPED)
+    assert s.iterations == []
+    s.run_for("5m").tick()
+    assert s.iterations == [30 * MINUTE]
+
+
+def test_a_resume_leaves_what_is_past_to_the_next_tick() -> None:
+    s = ticked()
+    s.open().pause()
+    s.run_for("1h")
+    assert s.resume().ok
+    assert (s.live.state, s.prompts) == (State.WAITING, [])
+    s.go().tick()
+    assert s.iterations == [HOUR]

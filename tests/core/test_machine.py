@@ -16,6 +16,7 @@ from loopsup.core.events import (
     IterationSettled,
 )
 from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.misfire import Misfire, Once, Skip, Within
 from loopsup.core.model import AbortReason, Loop, Moment, Stamp, State
 from loopsup.core.step import advance, step
 from tests.support.invariants import Invariants, signature
@@ -44,17 +45,18 @@ TURNS = st.builds(
 )
 EVERY = st.sampled_from(["1m", "10m", "1h", "auto"])
 FOR = st.sampled_from(["5m", "1h", "24h", "48h"])
+MISFIRES = st.sampled_from([Once(), Skip(), Within(10 * MINUTE)])
 MAXIMA = st.integers(min_value=1, max_value=5)
 
 
 class Session(RuleBasedStateMachine):
     """Whoever can act on a session acts, in any order, on jumping clocks."""
 
-    @initialize(every=EVERY, for_=FOR, maximum=MAXIMA)
-    def begin(self, every: str, for_: str, maximum: int) -> None:
+    @initialize(every=EVERY, for_=FOR, maximum=MAXIMA, misfire=MISFIRES)
+    def begin(self, every: str, for_: str, maximum: int, misfire: Misfire) -> None:
         self.eyes = Invariants()
         self.s = Scenario(watch=self.eyes)
-        self.s.start(policy=policy_of(every, for_=for_, max_iterations=maximum))
+        self.s.start(policy=replace(policy_of(every, for_=for_, max_iterations=maximum), misfire=misfire))
         self.eyes.maximum = maximum
 
     # ---- time
@@ -156,13 +158,16 @@ class Session(RuleBasedStateMachine):
         for_=st.none() | FOR,
         maximum=st.none() | MAXIMA,
         low=st.sampled_from([None, None, "30s", "1m", "1h"]),
+        misfire=st.none() | MISFIRES,
     )
-    def update(self, every: str | None, for_: str | None, maximum: int | None, low: str | None) -> None:
+    def update(
+        self, every: str | None, for_: str | None, maximum: int | None, low: str | None, misfire: Misfire | None
+    ) -> None:
         if not self.s.owned:
             return
         self.eyes.maximum = max(self.eyes.maximum, maximum or 0)
         before = self.s.loop
-        reply = self.s.update(every=every, for_=for_, max_iterations=maximum, min_delay=low)
+        reply = self.s.update(every=every, for_=for_, max_iterations=maximum, min_delay=low, misfire=misfire)
         if reply.ok and every is not None:
             assert before is not None
             assert self.s.live.policy.rhythm == rhythm_of(every)

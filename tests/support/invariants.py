@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from loopsup.core.effects import Announce, Effect, HandOver
-from loopsup.core.events import Event
+from loopsup.core.events import Event, Resume, Ticked, Update
 from loopsup.core.limits import PROTOCOL_RETRY_CEILING
+from loopsup.core.misfire import LATE_MS, Done, made_up
 from loopsup.core.model import AttentionStatus, Loop, Moment, Paused, PromptKind, State, Waiting
 from loopsup.core.step import next_deadline, step
 from loopsup.core.table import TABLE
+from loopsup.wire.transition import newly_missed
 
 ATTENTION = {str(status) for status in AttentionStatus}
 
@@ -39,6 +41,7 @@ class Invariants:
             self.one_loop(after)
             self.handed_over(after, now, effects)
             self.told(before, after, now, effects)
+            self.missed(before, event, now, after, effects)
         else:
             assert effects == ()
         if before is not None and after is not None and before.id == after.id:
@@ -78,6 +81,32 @@ class Invariants:
             assert loop.flight.intent is None, "nothing is sent against the user's word"
             if effect.kind is PromptKind.ITERATION:
                 assert loop.iteration_count <= loop.policy.max_iterations
+
+    def missed(
+        self, before: Loop | None, event: Event, now: Moment, after: Loop, effects: tuple[Effect, ...]
+    ) -> None:
+        """What was found missed is late, is due no more, and became what the policy says."""
+        found = newly_missed(before, after, event)
+        if found is None:
+            return
+        assert isinstance(event, Ticked | Resume | Update)
+        assert found.late_ms > LATE_MS
+        assert found.count >= 1
+        match found.done:
+            case Done.DROPPED:
+                assert signature(after) == ("paused", "duration_limit")
+            case Done.SKIPPED:
+                assert not made_up(after.policy.misfire, found.late_ms)
+                assert isinstance(after.phase, Waiting)
+                assert after.phase.due.wall > now.wall
+                assert after.phase.due.mono > now.mono
+                assert effects == ()
+            case Done.WOKEN:
+                assert made_up(after.policy.misfire, found.late_ms)
+                assert after.state in {State.QUEUED, State.RUNNING} or signature(after) == (
+                    "paused",
+                    "iteration_limit",
+                )
 
     def told(self, before: Loop | None, after: Loop, now: Moment, effects: tuple[Effect, ...]) -> None:
         told = [effect.attention for effect in effects if isinstance(effect, Announce)]

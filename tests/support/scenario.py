@@ -33,6 +33,7 @@ from loopsup.core.events import (
     Ticked,
     Update,
 )
+from loopsup.core.misfire import Misfire
 from loopsup.core.model import (
     AbortReason,
     Attention,
@@ -322,6 +323,7 @@ class Scenario:
         max_iterations: int | None = None,
         min_delay: str | None = None,
         max_delay: str | None = None,
+        misfire: Misfire | None = None,
     ) -> Reply:
         return self._command(
             Update(
@@ -330,6 +332,7 @@ class Scenario:
                 None if max_delay is None else ms(max_delay),
                 None if for_ is None else ms(for_),
                 max_iterations,
+                misfire,
             )
         )
 

@@ -54,6 +54,7 @@ def test_unions_are_tagged_by_name_and_optionals_are_not() -> None:
             "max_delay_ms": 86_400_000,
             "for_ms": 86_400_000,
             "max_iterations": 50,
+            "misfire": {"type": "once"},
         },
         "after_ms": None,
         "idle": True,

@@ -60,6 +60,7 @@ def test_a_line_is_readable_by_people_and_other_programs() -> None:
                 "max_delay_ms": 86_400_000,
                 "for_ms": 86_400_000,
                 "max_iterations": 50,
+                "misfire": {"type": "once"},
             },
             "started_at": T0,
             "phase": {"type": "waiting", "due": {"wall": T0 + 600_000, "mono": 1000}},
@@ -73,6 +74,7 @@ def test_a_line_is_readable_by_people_and_other_programs() -> None:
             "expired_deadlines": [],
             "last_attention": None,
             "driver": "resident",
+            "last_missed": None,
         },
     }
 

@@ -97,6 +97,7 @@ def test_the_whole_object() -> None:
             "minDelayMs": 60_000,
             "maxDelayMs": 86_400_000,
             "forMs": 86_400_000,
+            "misfire": "once",
             "startedAt": "2026-10-10T00:00:00.000Z",
             "deadlineAt": "2026-10-11T00:00:00.000Z",
             "calendarElapsedMs": 300_000,
@@ -104,6 +105,7 @@ def test_the_whole_object() -> None:
             "nextDueAt": "2026-10-10T00:10:00.000Z",
             "driver": "resident",
             "lastTickAt": None,
+            "lastMissed": None,
             "lastDecision": {
                 "decision": "continue",
                 "summary": "s",
