@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from loopsup.clock import Clock, SystemClock
 from loopsup.core.model import Moment, State
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
+from loopsup.store import heartbeat as heartbeats
 from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
@@ -26,6 +27,8 @@ from loopsup.wire.status import SessionFacts, status_object, without_owner
 from loopsup.wire.transition import transition_data
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from loopsup.cli.selection import Session
     from loopsup.core.effects import Reply, Step
     from loopsup.core.events import Event
@@ -37,7 +40,47 @@ def status(session: Session, *, alive: bool = False, clock: Clock | None = None)
     now = (clock or SystemClock()).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
-    return status_object(facts, loop, now)
+    return status_object(facts, loop, now, heartbeat=heartbeat_status(session.folder, alive=alive))
+
+
+def heartbeat_status(folder: Path, *, alive: bool = False) -> dict[str, Any] | None:
+    """What the file says of the heartbeat; without a supervisor nothing beats."""
+    if not (folder / heartbeats.NAME).exists():
+        return None
+    from loopsup.core.heartbeat import Found, step
+    from loopsup.wire.heartbeat import status_of
+
+    try:
+        found = heartbeats.load(folder)
+    except LoopsupError:
+        return None
+    return status_of(found if alive else step(found, Found(), SystemClock().now()).heartbeat)
+
+
+def enable(session: Session, *, on: bool) -> Response:
+    """Note in session.toml whether a unit opens the session again."""
+    from loopsup.store.identity import load_identity, save_identity
+
+    with _Owned(session, SystemClock()) as owned:
+        owned.take(None)
+        save_identity(session.folder, replace(load_identity(session.folder), enabled=on))
+        return Response(owned.status())
+
+
+def heartbeat(session: Session, action: str) -> Response:
+    """`heartbeat pause` and `heartbeat stop` without a supervisor."""
+    from loopsup.core.heartbeat import End, Found, Halt, step
+
+    now = SystemClock().now()
+    with _Owned(session, SystemClock()) as owned:
+        owned.take(None)
+        found = step(heartbeats.load(session.folder), Found(), now).heartbeat
+        made = step(found, End() if action == "stop" else Halt(), now)
+        heartbeats.save(session.folder, made.heartbeat)
+        assert made.reply is not None
+        if not made.reply.ok:
+            raise from_kind(made.reply.kind, made.reply.message)
+        return Response(owned.status(), made.reply.message)
 
 
 def pause(session: Session) -> Response:
@@ -192,7 +235,8 @@ class _Owned:
 
     def status(self) -> dict[str, Any]:
         facts = _facts(self._session, alive=False, problem=self._journal.tail.problem())
-        return status_object(facts, self.loop, self._clock.now())
+        beat = heartbeat_status(self._session.folder)
+        return status_object(facts, self.loop, self._clock.now(), heartbeat=beat)
 
     def _record(self, cause: Event, step: Step, now: Moment) -> None:
         """Journal first, then everything that can be seen of it."""

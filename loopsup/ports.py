@@ -62,6 +62,7 @@ class Origin(StrEnum):
     PROTOCOL = "protocol"
     TTSR = "ttsr"
     AUTOPILOT = "autopilot"
+    HEARTBEAT = "heartbeat"
 
 
 class Doing(StrEnum):

@@ -45,6 +45,10 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "logs": "logs",
         "history": "history",
         "close": "close",
+        "heartbeat": "heartbeat",
+        "reload": "reload",
+        "enable": "enable",
+        "disable": "disable",
         "tick": "tick",
         "install-timer": "install_timer",
         "ls": "ls",
@@ -52,9 +56,10 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",
+        "reopen": "reopen",
     }
 )
-HIDDEN = frozenset({"supervise"})  # how loopsup starts its own supervisor; not for people
+HIDDEN = frozenset({"supervise", "reopen"})  # how loopsup and a unit start a supervisor; not for people
 
 
 class Verbs(TyperGroup):

@@ -77,6 +77,7 @@ def ask(socket: Path) -> Mapping[str, Any] | None:
 
 def from_files(entry: Entry, now: Moment) -> Status:
     """The status object as the files tell it."""
+    from loopsup.offline import heartbeat_status
     from loopsup.store import ticks
     from loopsup.store.home import find_home
     from loopsup.wire.status import SessionFacts, status_object, without_owner
@@ -96,7 +97,8 @@ def from_files(entry: Entry, now: Moment) -> Status:
         problem=entry.problem,
         last_tick_at=ticks.last(find_home()),
     )
-    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
+    beat = heartbeat_status(entry.folder, alive=alive)
+    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now, heartbeat=beat)
 
 
 def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | None) -> list[str]:

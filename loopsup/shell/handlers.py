@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from loopsup.core import heartbeat
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Ticked, Update
@@ -15,11 +16,15 @@ from loopsup.core.misfire import Misfire, from_word
 from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
+from loopsup.shell import reload
 from loopsup.shell.run import Message
+from loopsup.store.identity import save_identity
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
+
+RELOAD = "reload"
 
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 MAX_STAGE = 64  # bytes; the stages are words of ours
@@ -145,6 +150,27 @@ class Handlers:
         skipped = supervisor.loop is not None and supervisor.loop.state is State.WAITING
         return "its missed wake is skipped" if skipped else "fired", ()
 
+    async def _heartbeat(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        reply = self._supervisor.pulse.command(_heartbeat_event(args))
+        if not reply.ok:
+            raise from_kind(reply.kind, reply.message)
+        return reply.message, ()
+
+    async def _reload(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        await reload.check_program()
+        if not self._supervisor.at_rest:
+            raise RefusedError("a turn is under way; reload when it has settled (`loopsup status` shows it)")
+        self._supervisor.ask_to_close(RELOAD)
+        await self._supervisor.closed.wait()
+        return "the supervisor is restarted", ()
+
+    async def _enable(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        changed = replace(supervisor.identity, enabled=args.get("on") is True)
+        save_identity(supervisor.folder, changed)
+        supervisor.identity = changed
+        return "", ()
+
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
         run = supervisor.host.run
@@ -268,6 +294,21 @@ def _overrides(obj: object, before: Overrides) -> Overrides:
     if obj.get("streamDelayMs") is not None:
         given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
     return replace(before, **given)
+
+
+def _heartbeat_event(args: Mapping[str, Any]) -> heartbeat.Event:
+    match args.get("action"):
+        case "start":
+            every, for_ms = _integer(args.get("everyMs"), "everyMs"), _integer(args.get("forMs"), "forMs")
+            return heartbeat.Begin(every, args.get("ask") is True, for_ms)
+        case "pause":
+            return heartbeat.Halt()
+        case "resume":
+            return heartbeat.GoOn()
+        case "stop":
+            return heartbeat.End()
+        case _:
+            raise UsageError("a heartbeat can be started, paused, resumed and stopped")
 
 
 def _driver(value: object) -> Driver:

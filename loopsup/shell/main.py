@@ -22,12 +22,12 @@ from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
-from loopsup.shell import leftover
+from loopsup.shell import leftover, reload
 from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
-from loopsup.shell.supervisor import Supervisor
+from loopsup.shell.supervisor import RELOAD, Supervisor
 from loopsup.store.config import Config, load_config
 from loopsup.store.envfile import load_env_file
 from loopsup.store.eventlog import EventWriter, recount
@@ -43,20 +43,24 @@ from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Respon
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
-def supervise(launch: Launch, answer: Callable[[Response], None]) -> int:
+def supervise(launch: Launch, answer: Callable[[Response], None], lock_fd: int | None = None) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
 
     `answer` gets one response: that of the first command, or the error that kept the session from opening
     (which is raised as well). In the foreground the exit code says how the loop stands, else it is 0.
+    `lock_fd`: the descriptor of the session's lock, where this process held it before a reload.
     """
     home = find_home()
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
-    lock = SessionLock.acquire(folder)
+    lock = SessionLock.acquire(folder) if lock_fd is None else SessionLock.adopt(folder, lock_fd)
     try:  # whoever takes a new session back must find it free
         session = _Session(home, folder, lock, launch, answer)
         try:
-            return asyncio.run(session.serve())
+            code = asyncio.run(session.serve())
+            if session.reloads:
+                reload.become(replace(launch, open="reload", first=None), session.lock)
+            return code
         finally:
             session.lock.release()  # moved to another disk, the folder has another lock
     finally:
@@ -70,6 +74,7 @@ class _Session:
         self, home: Home, folder: Path, lock: SessionLock, launch: Launch, answer: Callable[[Response], None]
     ) -> None:
         self.lock = lock
+        self.reloads = False
         self._home = home
         self._folder = folder
         self._launch = launch
@@ -118,6 +123,7 @@ class _Session:
         await server.stop()
         supervisor.bus.close()
         self._log.write(f"closed ({reason})")
+        self.reloads = reason == RELOAD
         return _exit_code(supervisor.loop) if self._launch.foreground else EXIT_DONE
 
     def _supervisor(self) -> Supervisor:
@@ -191,7 +197,7 @@ class _Session:
         left = recount(self._folder, journal.tail.loop)
         for data in left.ends:  # pairs stay equal (A-08)
             supervisor.publish(words.TURN_END, data, iteration=left.iteration)
-        supervisor.open(keeper, left.turns)
+        supervisor.open(keeper, left.turns, reload=self._launch.open == "reload")
 
     def _forget(self, new: bool) -> None:
         if new:

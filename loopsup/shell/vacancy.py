@@ -37,12 +37,16 @@ class Vacancy:
             if loop is not None and loop.state not in ACTIVE:
                 supervisor.ask_to_close("loop_ended")
             return
-        if self.fleeting:
+        if self.fleeting and not supervisor.pulse.beats:
             at_it = loop is not None and loop.state in (State.QUEUED, State.RUNNING)
             if not at_it and not supervisor.host.working:
                 supervisor.ask_to_close("tick")
             return
-        if self.hold_open or not reaper.vacant(loop, supervisor.bus.followers, supervisor.host.working):
+        if (
+            self.hold_open
+            or supervisor.pulse.beats
+            or not reaper.vacant(loop, supervisor.bus.followers, supervisor.host.working)
+        ):
             self._since = None
         elif self._since is None:
             self._since = now.mono

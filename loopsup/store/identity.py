@@ -2,7 +2,8 @@
 
 `session_id` is loopsup's. `agent_session_id` and `agent_file` are the agent's and stay empty until it has told
 them. `command` is the configured executable (None: the usual one), `args` the command line as given after `--`.
-`continuity` is what `start` and `update` said about the recovery of interrupted responses.
+`continuity` is what `start` and `update` said about the recovery of interrupted responses. `enabled`: a unit of the
+machine opens the session again after a reboot.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Identity:
     agent_file: str | None = None
     allow_all: bool = False
     continuity: Overrides = NOTHING_SAID
+    enabled: bool = False
 
 
 def save_identity(folder: Path, identity: Identity) -> None:
@@ -56,6 +58,7 @@ def save_identity(folder: Path, identity: Identity) -> None:
         "agent_session_id": identity.agent_session_id,
         "agent_file": identity.agent_file,
         "allow_all": identity.allow_all,
+        "enabled": identity.enabled or None,
         "continuity": _given(asdict(identity.continuity)) or None,
     }
     given = _given(table)
@@ -97,6 +100,7 @@ def _identity(table: dict[str, Any]) -> Identity:
         agent_file=_optional(table, "agent_file"),
         allow_all=_value(table, "allow_all", bool),
         continuity=_overrides(table.get("continuity", {})),
+        enabled=table.get("enabled") is True,
     )
 
 

@@ -91,12 +91,14 @@ def status_object(
     turns: int = 0,
     question: PendingQuestion | None = None,
     recovery: RecoveryStatus | None = None,
+    heartbeat: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
     return {
         "version": VERSION,
         "session": _session(session),
         "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery),
+        "heartbeat": heartbeat,
     }
 
 

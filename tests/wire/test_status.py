@@ -125,6 +125,7 @@ def test_the_whole_object() -> None:
             "recovery": None,
             "lastAttention": attention_object(attention, "look", SESSION.for_attention()),
         },
+        "heartbeat": None,
     }
 
 
