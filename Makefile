@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { echo "$$p"; exit; }; done; echo python3)
 SCRIPTS := hooks/append-log hooks/notify-desktop
 
-.PHONY: help demo test fast lint types toolchain bench docs clean
+.PHONY: help demo test fast lint types toolchain bench soak docs clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -e 's/:.*## /\t/' | while IFS='	' read -r name text; do \
@@ -42,6 +42,9 @@ toolchain: $(VENV)/.dev ## node and the pinned agent CLIs, once, into a cache ou
 
 bench: $(VENV)/.installed ## what loopsup costs on this machine
 	$(BIN)/python benchmarks/bench.py
+
+soak: $(VENV)/.dev ## a thousand wakes under random kills of everything; the books must balance (some minutes)
+	$(BIN)/python -m tests.support.soak $(SOAK)
 
 docs: $(VENV)/.dev ## write again the documentation that is generated from the source
 	$(BIN)/python -m tests.support.make_docs

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loopsup.clock import Clock, SystemClock
+from loopsup.clock import Clock, supervisors_clock
 from loopsup.core.model import Moment, State
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
 from loopsup.store import heartbeat as heartbeats
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def status(session: Session, *, alive: bool = False, clock: Clock | None = None) -> dict[str, Any]:
     """The status object from the files. `alive`: somebody holds the lock but does not answer."""
     tail = journal.read_tail(session.folder)
-    now = (clock or SystemClock()).now()
+    now = (clock or supervisors_clock(os.environ)).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
     return status_object(facts, loop, now, heartbeat=heartbeat_status(session.folder, alive=alive))
@@ -54,14 +54,14 @@ def heartbeat_status(folder: Path, *, alive: bool = False) -> dict[str, Any] | N
         found = heartbeats.load(folder)
     except LoopsupError:
         return None
-    return status_of(found if alive else step(found, Found(), SystemClock().now()).heartbeat)
+    return status_of(found if alive else step(found, Found(), supervisors_clock(os.environ).now()).heartbeat)
 
 
 def enable(session: Session, *, on: bool) -> Response:
     """Note in session.toml whether a unit opens the session again."""
     from loopsup.store.identity import load_identity, save_identity
 
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         save_identity(session.folder, replace(load_identity(session.folder), enabled=on))
         return Response(owned.status())
@@ -71,8 +71,8 @@ def heartbeat(session: Session, action: str) -> Response:
     """`heartbeat pause` and `heartbeat stop` without a supervisor."""
     from loopsup.core.heartbeat import End, Found, Halt, step
 
-    now = SystemClock().now()
-    with _Owned(session, SystemClock()) as owned:
+    now = supervisors_clock(os.environ).now()
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         found = step(heartbeats.load(session.folder), Found(), now).heartbeat
         made = step(found, End() if action == "stop" else Halt(), now)
@@ -106,7 +106,7 @@ def resume(session: Session) -> Response:
 
 def materialise(session: Session) -> Response:
     """Record a deadline that passed and what a dead supervisor left, and end the agent it left."""
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         _tidy(session)
         return Response(owned.status())
@@ -142,7 +142,7 @@ def _recover(session: Session, enabled: bool) -> Response:
     from loopsup.core.overrides import TOLD
     from loopsup.store.identity import load_identity, save_identity
 
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         if owned.loop is None:
             raise NotFoundError("there is no loop in this session")
@@ -155,7 +155,7 @@ def close(session: Session) -> Response:
     """`close` without a supervisor: what a dead one left is put in order, and no tick goes on with its loop."""
     from loopsup.core.events import Close
 
-    with _Owned(session, SystemClock()) as owned:
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
         waited = owned.loop is not None and owned.loop.state is State.WAITING  # for a tick
         owned.take(Close())
@@ -169,7 +169,7 @@ def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: 
 
     `tidy`: what a dead supervisor left (its agent, its socket) is removed too.
     """
-    with _Owned(session, clock or SystemClock()) as owned:
+    with _Owned(session, clock or supervisors_clock(os.environ)) as owned:
         reply = owned.take(event)
         if tidy:
             _tidy(session)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from loopsup.clock import QuickClock, SystemClock, supervisors_clock
+from loopsup.clock import QuickClock, SteppedClock, SystemClock, quickness, supervisors_clock
 
 
-@pytest.mark.parametrize("rate", [None, "", "0", "1", "-3", "1.5", "fast"])
+@pytest.mark.parametrize("rate", [None, "", "0", "1", "-3", "1.5", "fast", "@5", "1@5"])
 def test_it_is_the_systems_own(rate: str | None) -> None:
     clock = supervisors_clock({} if rate is None else {"LOOPSUP_CLOCK_RATE": rate})
     assert type(clock) is SystemClock
+    assert quickness({} if rate is None else {"LOOPSUP_CLOCK_RATE": rate}) == 1
 
 
 def test_a_quick_clock_starts_now_and_runs_ahead() -> None:
@@ -23,3 +26,32 @@ def test_a_quick_clock_starts_now_and_runs_ahead() -> None:
     after, real = clock.now(), SystemClock().now()
     assert after.mono - before.mono > 10 * (real.mono - before.mono)
     assert after.wall - before.wall > 10 * (real.wall - before.wall)
+
+
+def test_quick_clocks_of_one_instant_show_the_same_time() -> None:
+    since = SystemClock().now().wall - 10_000
+    env = {"LOOPSUP_CLOCK_RATE": f"1000@{since}"}
+    assert quickness(env) == 1000
+    early = supervisors_clock(env).now()
+    clock = supervisors_clock(env)
+    while SystemClock().now().wall < since + 10_050:
+        pass
+    before, late, after = SystemClock().now(), clock.now(), SystemClock().now()
+    assert late.wall - early.wall == late.mono - early.mono
+    assert early.wall >= since + 10_000 * 1000
+    rounding = 2  # whole milliseconds of two clocks
+    assert (before.wall - since - rounding) * 1000 <= late.wall - since <= (after.wall - since + rounding) * 1000
+
+
+def test_a_stepped_clock_moves_the_wall_clock_alone(tmp_path: Path) -> None:
+    file = tmp_path / "step"
+    clock = supervisors_clock({"LOOPSUP_CLOCK_STEP": str(file)})
+    assert type(clock) is SteppedClock
+    for text, step in (None, 0), ("nonsense", 0), ("3600000\n", 3_600_000), ("-60000", -60_000):
+        if text is not None:
+            file.write_text(text)
+        before = SystemClock().now()
+        now = clock.now()
+        after = SystemClock().now()
+        assert before.wall + step <= now.wall <= after.wall + step
+        assert before.mono <= now.mono <= after.mono

@@ -99,7 +99,7 @@ def invocations() -> list[tuple[str, list[str]]]:
 
 
 def _words(line: str) -> list[str]:
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.removesuffix(')"'), comments=True)  # what stood in "$(…)"
     if "--" in words:
         words = words[: words.index("--")]
     for end in ("|", "||", "&&", ";", "2>&1"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loopsup.ports import AgentEvents, Capabilities, Conversation, Launch
+from loopsup.ports import Agent, AgentEvents, Capabilities, Conversation, Launch
 from loopsup_pi import arguments, executable, sessions
 from loopsup_pi.agent import PiAgent
+from loopsup_pi.extension import SOURCE
+from loopsup_pi.linked import Guest, LinkedPi
 
 
 class PiAdapter:
@@ -48,5 +50,11 @@ class PiAdapter:
     def locate(self, ref: str, cwd: Path, env: Mapping[str, str]) -> Conversation:
         return sessions.locate(ref, cwd, env)
 
-    def agent(self, launch: Launch, events: AgentEvents) -> PiAgent:
+    @property
+    def files(self) -> Mapping[str, Path]:
+        return {"pi-extension": SOURCE}
+
+    def agent(self, launch: Launch, events: AgentEvents) -> Agent:
+        if launch.invite is not None:
+            return LinkedPi(launch, events, Guest(launch.invite))
         return PiAgent(launch, events)

@@ -19,7 +19,7 @@ from loopsup.ports import (
     Stamp,
 )
 from loopsup_pi.arguments import TOOL
-from loopsup_pi.link import Link, Record
+from loopsup_pi.link import Heard, Link, Record
 
 SOURCE = Path(__file__).with_suffix(".ts")
 MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; extension.ts looks for the first
@@ -29,16 +29,28 @@ Markers = tuple[Marker | None, Marker | None]  # the newest one on the present b
 
 
 class Extension:
-    """`stamp` gives the stamp of the prompt in flight; the adapter, not the model, puts it on a decision."""
+    """`stamp` gives the stamp of the prompt in flight; the adapter, not the model, puts it on a decision.
 
-    def __init__(self, launch: Launch, events: AgentEvents, stamp: Callable[[], Awaitable[Stamp | None]]) -> None:
+    `more` hears the records that are not of the extension's own business, `gone` that it is not connected any more.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        events: AgentEvents,
+        stamp: Callable[[], Awaitable[Stamp | None]],
+        more: Heard | None = None,
+        gone: Callable[[], None] = lambda: None,
+    ) -> None:
         self._events = events
+        self._more = more
         self._log = launch.log
         self._stamp = stamp
         self._verdicts: dict[str, bool] = {}  # by tool call, until the tool's end in the stream confirms it
         self._conversation: Conversation | None = None
         self._asked: dict[int, asyncio.Task[Any]] = {}  # plans that may take hours, by the id of the record
-        self.link = Link(launch.run_dir, self._heard, launch.log)
+        self.link = Link(launch.run_dir, self._heard, launch.log, gone)
+        self.greeting: Record = {}  # its first hello
         self.hello: asyncio.Future[Markers] = asyncio.get_running_loop().create_future()
 
     def serves(self, conversation: Conversation) -> None:
@@ -80,6 +92,8 @@ class Extension:
                 await self._events.forking(str(record.get("what")))
             case "branch":
                 self._events.branch(_marker(record.get("marker")))
+            case _ if self._more is not None:
+                return await self._more(record)
         return None
 
     async def _plan(self, record: Record) -> Record | None:
@@ -105,17 +119,23 @@ class Extension:
 
     def _on_hello(self, record: Record) -> None:
         if not self.hello.done():
+            self.greeting = record
             if record.get("tool") is True:
                 self.hello.set_result((_marker(record.get("marker")), _marker(record.get("newest"))))
             else:
                 words = f"pi runs without the tool {TOOL}, which its arguments or settings leave out"
                 self.hello.set_exception(AgentUnableError(words))
             return
-        file = record.get("file")
-        now = Conversation(str(record.get("sessionId")), Path(file) if file else None, Path(str(record.get("cwd"))))
+        now = conversation(record)
         if self._conversation is not None and now.id != self._conversation.id:
             self._conversation = now
             self._events.moved(now)
+
+
+def conversation(hello: Record) -> Conversation:
+    """The one the extension said hello for."""
+    file = hello.get("file")
+    return Conversation(str(hello.get("sessionId")), Path(file) if file else None, Path(str(hello.get("cwd"))))
 
 
 def _interruption(record: Record) -> Interruption | None:

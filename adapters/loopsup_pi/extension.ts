@@ -4,107 +4,26 @@
 // see link.py); no answer in time is a tool error, and an interrupted response without one stays as it is. Rules: an unhandled rejection or a throw in a timer or
 // socket callback would kill Pi, so each is guarded; nothing is ever written to stdout; marks for the
 // adapter that must stay in order with Pi's own events go out as a status of the key "loopsup".
-import { connect, type Socket } from "node:net";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
+import { ANSWER_MS, guarded, Link, type Json, type Setup } from "./link.ts";
+import { Terminal } from "./terminal.ts";
 
 const TOOL = "loop_control";
 const MARKER = "loopsup"; // type of the marker entries in the session file
 const RECOVERY = "loopsup-recovery"; // type of the record of a recovery, outside the model's context
-const ANSWER_MS = 5000; // the supervisor answers in milliseconds; after this the call has failed
 const LOOK_MS = 1000; // how often Pi's own queue is looked at during a wait
 const MAX_ERROR = 4096; // characters of an error message: a provider's sentence stands at its beginning
 
-type Json = Record<string, any>;
-type Setup = { socket: string; token: string; permissions: { mode: string; allow: string[]; deny: string[] } };
-
 // Taken out of the environment at once, so that no tool of the agent inherits the token; kept for the new
-// instance of this extension that Pi makes when it reloads or changes the session.
-function takeSetup(): Setup {
+// instance of this extension that Pi makes when it reloads or changes the session. None: a Pi started by hand, which
+// gets it with the invitation of a supervisor it has asked for (terminal.ts).
+function takeSetup(): Setup | undefined {
   const kept = globalThis as Json;
   if (process.env.LOOPSUP_PI_SETUP) kept.__loopsupSetup = process.env.LOOPSUP_PI_SETUP;
   delete process.env.LOOPSUP_PI_SETUP;
-  if (!kept.__loopsupSetup) throw new Error("this extension is loaded by loopsup, not by hand");
-  return JSON.parse(kept.__loopsupSetup);
-}
-
-class Link {
-  private socket?: Socket;
-  private waiting = new Map<number, (answer: Json) => void>();
-  private nextId = 1;
-
-  open(path: string, onOpen: () => void, onRecord: (record: Json) => void): void {
-    let rest = "";
-    const socket = connect(path);
-    this.socket = socket;
-    socket.setEncoding("utf8");
-    socket.on("connect", guarded(onOpen));
-    socket.on("data", guarded((data: string) => {
-      const lines = (rest + data).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) this.take(JSON.parse(line), onRecord);
-    }));
-    socket.on("error", () => this.lost(socket));
-    socket.on("close", () => this.lost(socket));
-    socket.unref(); // never the reason why Pi stays
-  }
-
-  close(): void {
-    if (this.socket) this.lost(this.socket);
-  }
-
-  send(record: Json): void {
-    if (this.socket?.writable) this.socket.write(JSON.stringify(record) + "\n");
-  }
-
-  // The answer, or undefined: nobody there, or nobody answered in time.
-  ask(record: Json): Promise<Json | undefined> {
-    const { answer, drop } = this.begin(record);
-    const timer = setTimeout(guarded(drop), ANSWER_MS);
-    return answer.finally(() => clearTimeout(timer));
-  }
-
-  // An answer that may take hours; `drop` gives it up.
-  begin(record: Json): { answer: Promise<Json | undefined>; drop: () => void } {
-    if (!this.socket?.writable) return { answer: Promise.resolve(undefined), drop: () => {} };
-    const id = this.nextId++;
-    let drop = () => {};
-    const answer = new Promise<Json | undefined>((resolve) => {
-      const done = (given?: Json) => {
-        if (!this.waiting.delete(id)) return;
-        if (!given) this.send({ type: "dropped", ask: id });
-        resolve(given);
-      };
-      this.waiting.set(id, done);
-      drop = () => done();
-    });
-    this.send({ ...record, id });
-    return { answer, drop };
-  }
-
-  private take(record: Json, onRecord: (record: Json) => void): void {
-    const waiting = record.type === "answer" ? this.waiting.get(record.id) : undefined;
-    if (waiting) waiting(record);
-    else onRecord(record);
-  }
-
-  private lost(socket: Socket): void {
-    socket.destroy();
-    if (this.socket !== socket) return;
-    this.socket = undefined;
-    for (const done of [...this.waiting.values()]) done({ accepted: false, message: "the supervisor is gone" });
-  }
-}
-
-function guarded<A extends unknown[]>(callback: (...args: A) => void): (...args: A) => void {
-  return (...args) => {
-    try {
-      callback(...args);
-    } catch (error) {
-      console.error(`loopsup: ${error instanceof Error ? error.message : String(error)}`);
-    }
-  };
+  return kept.__loopsupSetup && JSON.parse(kept.__loopsupSetup);
 }
 
 // The newest marker among `entries` (oldest first), or null.
@@ -162,16 +81,21 @@ function canRun(context: Json, without: string[]): boolean {
 }
 
 export default function (pi: ExtensionAPI) {
-  const setup = takeSetup();
+  let setup = takeSetup();
   const link = new Link();
+  const terminal = new Terminal(pi, link, (invitation, ctx) => {
+    setup = invitation;
+    join(invitation, "startup", ctx);
+  });
   let decided = false; // a decision was accepted in the turn under way
   let last: Turn | undefined; // the last finalised turn of the run under way
 
-  pi.on("session_start", (event, ctx) => {
+  function join({ socket, token }: Setup, reason: string, ctx: ExtensionContext): void {
     const hello = {
       type: "hello",
-      token: setup.token,
-      reason: event.reason,
+      token,
+      reason,
+      pid: process.pid,
       sessionId: ctx.sessionManager.getSessionId(),
       file: ctx.sessionManager.getSessionFile() ?? null,
       cwd: ctx.cwd,
@@ -179,14 +103,32 @@ export default function (pi: ExtensionAPI) {
       newest: marker(ctx.sessionManager.getEntries()),
       tool: pi.getAllTools().some((tool) => tool.name === TOOL),
     };
-    link.open(setup.socket, () => link.send(hello), (record) => {
-      if (record.type !== "append") return;
+    const greet = () => {
+      link.send(hello);
+      terminal.refresh();
+    };
+    link.open(socket, greet, (record) => {
+      if (record.type !== "append") return terminal.heard(record);
       pi.appendEntry(record.entry, record.data);
       link.send({ type: "appended", id: record.id });
-      if (record.notice) ctx.ui.notify(record.notice, "info");
+      terminal.appended(record);
     });
+  }
+
+  // A mark for the adapter, in order with Pi's own events.
+  function tell(ctx: ExtensionContext, mark: string): void {
+    if (ctx.mode === "rpc") ctx.ui.setStatus("loopsup", mark);
+    else terminal.mark(mark);
+  }
+
+  pi.on("session_start", async (event, ctx) => {
+    if (setup) join(setup, event.reason, ctx);
+    await terminal.begin(ctx, setup === undefined);
   });
-  pi.on("session_shutdown", () => link.close());
+  pi.on("session_shutdown", (event) => {
+    setup = terminal.leave(event.reason) ? undefined : setup;
+    link.close();
+  });
 
   // Another extension (a "plan mode") may have switched to tools of its own choice.
   pi.on("before_agent_start", () => {
@@ -201,12 +143,13 @@ export default function (pi: ExtensionAPI) {
 
   // One mark for each real request to the model: Pi also starts a turn after an abort, without any.
   pi.on("before_provider_request", (_event, ctx) => {
-    if (!ctx.signal?.aborted) ctx.ui.setStatus("loopsup", "request");
+    if (!ctx.signal?.aborted) tell(ctx, "request");
   });
 
   pi.on("tool_call", (event) => {
     if (event.toolName === TOOL)
       return event.parentToolCallId ? { block: true, reason: `${TOOL} must be called directly` } : undefined;
+    if (!setup) return undefined;
     const { mode, allow, deny } = setup.permissions;
     if (deny.includes(event.toolName) || (mode === "deny" && !allow.includes(event.toolName)))
       return { block: true, reason: `The user's loopsup configuration denies the tool ${event.toolName}.` };
@@ -215,13 +158,13 @@ export default function (pi: ExtensionAPI) {
   pi.on("turn_end", async (event, ctx) => {
     // Pi ends the turn by itself only if every result of the batch asks for it.
     if (decided && event.toolResults.length > 1) {
-      ctx.ui.setStatus("loopsup", "decision");
+      tell(ctx, "decision");
       ctx.abort();
     }
     last = decided || event.outcome === "aborted" ? undefined : turnOf(event, ctx);
     decided = false;
     if (last?.stop !== "length" && last?.stop !== "error") return;
-    ctx.ui.setStatus("loopsup", "turn_end"); // Pi tells it only after the wait
+    tell(ctx, "turn_end"); // Pi tells it only after the wait
     const natural = (last.stop === "length" && last.tail.length > 0) || busy(event);
     return consult("turn", last, natural, event, ctx);
   });

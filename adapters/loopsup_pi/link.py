@@ -1,7 +1,8 @@
 """The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
 
 From the extension: hello (with the token), decide, interrupted, dropped (an answer is not wanted any more),
-forking, branch, appended. To it: answer (to a record with an id), append. Rules: mode 0600 in a private
+forking, branch, appended; where Pi has no other stream (linked.py) also event, accepted, command, goodbye. To it:
+answer (to a record with an id), append, and there prompt, abort, released. Rules: mode 0600 in a private
 directory; nothing is heard before a hello with the right token; the newest connection is the extension (Pi
 makes a new one when it reloads or changes its session).
 """
@@ -35,10 +36,17 @@ Heard = Callable[[Record], Awaitable[Record | None]]
 class Link:
     """The listening side. `heard` gets every record of the extension, its hello first."""
 
-    def __init__(self, run_dir: Path, heard: Heard, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        heard: Heard,
+        log: Callable[[str], None],
+        gone: Callable[[], None] = lambda: None,
+    ) -> None:
         self._run_dir = run_dir
         self._heard = heard
         self._log = log
+        self._gone = gone  # the connection is over; everything it said has been heard
         self._token = secrets.token_hex(16)
         self._server: asyncio.Server | None = None
         self._path = run_dir
@@ -64,9 +72,23 @@ class Link:
             raise
         self._path = path
 
-    def setup(self, permissions: Mapping[str, Any]) -> str:
+    def setup(self, permissions: Mapping[str, Any], session: str = "") -> str:
         """What the extension needs to know, for its environment variable."""
-        return json.dumps({"socket": os.fspath(self._path), "token": self._token, "permissions": permissions})
+        return json.dumps(
+            {"socket": os.fspath(self._path), "token": self._token, "permissions": permissions, "session": session}
+        )
+
+    @property
+    def connected(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    async def tell(self, record: Record) -> bool:
+        """Send without an answer; False if nobody is there."""
+        try:
+            await self._send(record)
+        except OSError:
+            return False
+        return True
 
     async def append(self, entry: str, data: Record, notice: str | None = None) -> bool:
         """Have an entry appended to the present branch (and a notice shown); False if nobody says it was."""
@@ -123,7 +145,12 @@ class Link:
             self._tasks.discard(task)
             if self._writer is writer:
                 self._writer = None
+                self._start(self._tell_gone())
             writer.close()
+
+    async def _tell_gone(self) -> None:
+        if self._writer is None:  # no newer connection
+            self._gone()
 
     def _welcome(self, record: Record) -> bool:
         return record.get("type") == "hello" and hmac.compare_digest(str(record.pop("token", "")), self._token)

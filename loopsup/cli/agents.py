@@ -6,22 +6,33 @@ Every installed adapter is a row, also a broken one: it is named with its error 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from loopsup.cli import render
-from loopsup.cli.common import JsonOption, out_json
-from loopsup.errors import EXIT_DONE
+from loopsup.cli.common import JsonOption, out, out_json
+from loopsup.errors import EXIT_DONE, UsageError
 from loopsup.ports import Adapter, Broken, Capabilities
 
 VERSION = 1
 NOT_INSTALLED = "not installed"
 
 
-def agents(as_json: JsonOption = False) -> int:
+def agents(
+    path: Annotated[
+        str | None,
+        typer.Option("--path", metavar="NAME", help="Print where a file for an agent is: pi-extension for `pi -e`."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
     """Show the agents loopsup can drive, and what each can do."""
     from loopsup import registry
+
+    if path is not None:
+        return _show_path(path, registry.load_all(), as_json=as_json)
     from loopsup.store.config import load_config
 
     config = load_config()
@@ -35,6 +46,19 @@ def agents(as_json: JsonOption = False) -> int:
     else:
         for line in text_lines(rows, render.terminal_width()):
             render.write(line)
+    return EXIT_DONE
+
+
+def _show_path(name: str, adapters: Iterable[Adapter | Broken], *, as_json: bool) -> int:
+    files: dict[str, str] = {}
+    for found in adapters:
+        files |= {key: str(where) for key, where in getattr(found, "files", {}).items()}
+    if name not in files:
+        raise UsageError(f"there is no file called {name!r}; there is: {', '.join(sorted(files)) or 'none'}")
+    if as_json:
+        out_json({"version": VERSION, "path": files[name]})
+    else:
+        out(files[name])
     return EXIT_DONE
 
 

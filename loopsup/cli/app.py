@@ -56,10 +56,12 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",
+        "host": "host",
         "reopen": "reopen",
     }
 )
-HIDDEN = frozenset({"supervise", "reopen"})  # how loopsup and a unit start a supervisor; not for people
+# How loopsup and a unit start a supervisor, and what an extension inside an agent asks; not for people.
+HIDDEN = frozenset({"supervise", "host", "reopen"})
 
 
 class Verbs(TyperGroup):

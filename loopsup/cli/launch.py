@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import loopsup
 from loopsup.clock import mono_ms
 from loopsup.errors import SupervisorGoneError
-from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_response, encode_launch
+from loopsup.wire.control import MAX_LINE, Launch, Request, Response, decode_invite, decode_response, encode_launch
 
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
@@ -54,13 +54,16 @@ class Starting:
             self.end()
             raise
 
-    def answer(self, timeout_s: float = READY_TIMEOUT_S, *, leave: bool = True) -> Response:
+    def answer(
+        self, timeout_s: float = READY_TIMEOUT_S, invited: Callable[[str], None] | None = None, *, leave: bool = True
+    ) -> Response:
         """Its response to what it was started for. An error is raised, and then no process is left.
 
-        `leave`: nobody will wait for `child`.
+        `invited` gets what an agent that runs already needs to connect, as soon as it is there. `leave`: nobody
+        will wait for `child`.
         """
         try:
-            response = self._first_answer(timeout_s)
+            response = self._first_answer(timeout_s, invited)
         except BaseException:  # also Ctrl-C
             self.end()
             raise
@@ -79,8 +82,12 @@ class Starting:
             self.child.kill()
             self.child.wait()
 
-    def _first_answer(self, timeout_s: float) -> Response:
-        line = _read_line(self._reading, timeout_s)
+    def _first_answer(self, timeout_s: float, invited: Callable[[str], None] | None) -> Response:
+        lines = _Lines(self._reading, timeout_s)
+        line = lines.next()
+        if line and invited is not None and (text := decode_invite(line)) is not None:
+            invited(text)
+            line = lines.next()
         if line is None:
             raise SupervisorGoneError(f"the supervisor was not ready within {timeout_s:g} s and has been ended")
         if not line:
@@ -164,16 +171,23 @@ def _open_log(path: Path) -> int:
         ) from error
 
 
-def _read_line(reading: int, timeout_s: float) -> bytes | None:
-    """The line; empty if the other end closed without one; None if time ran out."""
-    deadline = mono_ms() + int(timeout_s * 1000)
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        left = deadline - mono_ms()
-        if left <= 0 or not select.select([reading], [], [], left / 1000)[0]:
-            return None
-        chunk = os.read(reading, CHUNK)
-        if not chunk or len(data) > MAX_LINE:
-            return b""
-        data += chunk
-    return bytes(data)
+class _Lines:
+    """The lines of one descriptor, until time runs out."""
+
+    def __init__(self, reading: int, timeout_s: float) -> None:
+        self._reading = reading
+        self._deadline = mono_ms() + int(timeout_s * 1000)
+        self._data = bytearray()
+
+    def next(self) -> bytes | None:
+        """The next line; empty if the other end closed without one; None if time ran out."""
+        while b"\n" not in self._data:
+            left = self._deadline - mono_ms()
+            if left <= 0 or not select.select([self._reading], [], [], left / 1000)[0]:
+                return None
+            chunk = os.read(self._reading, CHUNK)
+            if not chunk or len(self._data) > MAX_LINE:
+                return b""
+            self._data += chunk
+        line, _, self._data = self._data.partition(b"\n")
+        return bytes(line) + b"\n"

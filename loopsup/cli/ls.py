@@ -39,10 +39,10 @@ Status = Mapping[str, Any]
 
 def ls(as_json: JsonOption = False) -> int:
     """Show every session on this machine."""
-    from loopsup.clock import SystemClock
+    from loopsup.clock import supervisors_clock
     from loopsup.store import home, sessions
 
-    now = SystemClock().now()
+    now = supervisors_clock(os.environ).now()
     found = gather(sessions.list_sessions(home.find_home()), now, ask)
     if as_json:
         out_json({"version": VERSION, "sessions": found})

@@ -56,10 +56,10 @@ class Session:
         loop = self.loop()
         if self.alive():
             return loop
-        from loopsup.clock import SystemClock
+        from loopsup.clock import supervisors_clock
         from loopsup.wire.status import without_owner
 
-        return without_owner(loop, SystemClock().now())
+        return without_owner(loop, supervisors_clock(os.environ).now())
 
     def refreshed(self) -> Session:
         """The same session looked up again: the folder of a new one moves beside the agent's file."""

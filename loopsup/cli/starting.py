@@ -38,7 +38,7 @@ _KEY_LIKE = re.compile(
 def detached(order: Order) -> tuple[Session, Response]:
     """Give the order to a supervisor that outlives this process; its response once the loop is accepted."""
     request = _request(order)
-    with _creation_lock():
+    with creation_lock_held():
         place = _placed(order)
         assert place.session is not None
         if place.how is How.LIVE:
@@ -67,6 +67,8 @@ def _given_up_by_signals() -> Iterator[None]:
     """Until the supervisor listens for them itself, TERM and HUP do what Ctrl-C does: nothing is left behind."""
 
     def give_up(*_: object) -> None:
+        for number in ours:  # a second one would break into the cleaning up
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
@@ -83,7 +85,7 @@ def _served(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup import offline
     from loopsup.shell.main import supervise
 
-    with _creation_lock():
+    with creation_lock_held():
         place = _placed(order)
     session = place.session
     assert session is not None
@@ -146,7 +148,7 @@ def _placed(order: Order) -> Place:
     return place if place.how is How.REOPEN else making.make(place, order, config)
 
 
-def _creation_lock() -> contextlib.AbstractContextManager[None]:
+def creation_lock_held() -> contextlib.AbstractContextManager[None]:
     home = find_home()
     home.ensure()
     return creation_lock(home.sessions)

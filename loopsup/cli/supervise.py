@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from loopsup.errors import LoopsupError, UsageError
-from loopsup.wire.control import MAX_LINE, Launch, Response, decode_launch, encode_response
+from loopsup.wire.control import MAX_LINE, Launch, Response, decode_launch, encode_invite, encode_response
 
 
 def supervise(
@@ -31,7 +31,7 @@ def supervise(
         launch = _read_launch()
         from loopsup.shell.main import supervise as serve
 
-        return serve(launch, ready.answer, lock_fd)
+        return serve(launch, ready.answer, ready.invite, lock_fd)
     except LoopsupError as error:
         ready.answer(Response(error=error))
         raise
@@ -59,6 +59,12 @@ class Ready:
         with contextlib.suppress(OSError), os.fdopen(self._descriptor, "wb") as pipe:
             self._descriptor = None
             pipe.write(encode_response(response))
+
+    def invite(self, text: str) -> None:
+        """What an agent that runs already needs to connect; before the response, to whoever waits for that."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, encode_invite(text))  # far below what a pipe takes at once
 
     def close(self) -> None:
         if self._descriptor is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from loopsup.ports import AgentStarted, DecisionCall, Marker, Verdict
+from loopsup.ports import AgentStarted, Answer, DecisionCall, Marker, Verdict
 from loopsup.shell.run import Run
 
 
@@ -22,5 +22,7 @@ class Desk(Protocol):
     def decide(self, call: DecisionCall) -> Verdict: ...
     def forking(self, what: str) -> None: ...
     def branch(self, marker: Marker | None) -> None: ...
+    async def typed(self, line: str) -> Answer: ...
+    def left(self, reason: str) -> None: ...
     def ready(self) -> None:
         """The agent can take a prompt, or something about it changed."""

@@ -157,6 +157,8 @@ class Handlers:
         return reply.message, ()
 
     async def _reload(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        if self._supervisor.hosted:
+            raise RefusedError("the agent of this session runs in a terminal of its own; end it there, then resume")
         await reload.check_program()
         if not self._supervisor.at_rest:
             raise RefusedError("a turn is under way; reload when it has settled (`loopsup status` shows it)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loopsup.core.continuity import NOTHING
 from loopsup.ports import (
     AgentEvents,
+    Answer,
     Conversation,
     DecisionCall,
     Doing,
@@ -74,6 +75,15 @@ class AgentLink(AgentEvents):
     def moved(self, conversation: Conversation) -> None:
         if self._host is not None:
             self._host.spawn(self._host.on_moved(conversation))
+
+    async def command(self, line: str) -> Answer:
+        if self._host is None:
+            return Answer(False, "the supervisor has let go of this agent")
+        return await self._host.desk.typed(line)
+
+    def left(self, reason: str) -> None:
+        if self._host is not None:
+            self._host.desk.left(reason)
 
     def lost(self, reason: str) -> None:
         host, self._host = self._host, None

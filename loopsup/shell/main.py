@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup import registry
-from loopsup.clock import supervisors_clock
+from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
@@ -40,22 +40,29 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
+SHORTEST_RECHECK_S = 0.02  # under a clock that runs faster; 50 looks a second cost a few percent of a core
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
-def supervise(launch: Launch, answer: Callable[[Response], None], lock_fd: int | None = None) -> int:
+def supervise(
+    launch: Launch,
+    answer: Callable[[Response], None],
+    invite: Callable[[str], None] | None = None,
+    lock_fd: int | None = None,
+) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
 
     `answer` gets one response: that of the first command, or the error that kept the session from opening
-    (which is raised as well). In the foreground the exit code says how the loop stands, else it is 0.
-    `lock_fd`: the descriptor of the session's lock, where this process held it before a reload.
+    (which is raised as well). `invite` gets before it what an agent that runs already needs to connect (a hosted
+    launch). In the foreground the exit code says how the loop stands, else it is 0. `lock_fd`: the descriptor of the
+    session's lock, where this process held it before a reload.
     """
     home = find_home()
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
     lock = SessionLock.acquire(folder) if lock_fd is None else SessionLock.adopt(folder, lock_fd)
     try:  # whoever takes a new session back must find it free
-        session = _Session(home, folder, lock, launch, answer)
+        session = _Session(home, folder, lock, launch, answer, invite)
         try:
             code = asyncio.run(session.serve())
             if session.reloads:
@@ -71,7 +78,13 @@ class _Session:
     """The life of one supervisor process."""
 
     def __init__(
-        self, home: Home, folder: Path, lock: SessionLock, launch: Launch, answer: Callable[[Response], None]
+        self,
+        home: Home,
+        folder: Path,
+        lock: SessionLock,
+        launch: Launch,
+        answer: Callable[[Response], None],
+        invite: Callable[[str], None] | None,
     ) -> None:
         self.lock = lock
         self.reloads = False
@@ -79,6 +92,7 @@ class _Session:
         self._folder = folder
         self._launch = launch
         self._answer = answer
+        self._invite = invite if launch.hosted else None
         self._log = LogFile(folder)
         self._config = load_config()
         self._identity = replace(load_identity(folder), name=launch.name)
@@ -88,10 +102,11 @@ class _Session:
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
+        supervisor.hosted = self._launch.hosted
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
-        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.pid)
+        server = ControlServer(Path(self._identity.socket), Handlers(supervisor), lambda: supervisor.host.slot.peer)
         try:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
@@ -100,6 +115,8 @@ class _Session:
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
                 self._open_files(supervisor)
+            elif self._invite is not None:
+                await _bring_up(supervisor)  # it is there now or not at all
         except BaseException:
             await supervisor.host.slot.empty(for_good=True)
             await server.stop()
@@ -128,7 +145,7 @@ class _Session:
 
     def _supervisor(self) -> Supervisor:
         allow_all = self._identity.allow_all or self._launch.allow_all
-        return Supervisor(
+        supervisor = Supervisor(
             self._identity,
             self._folder,
             self._adapter,
@@ -140,6 +157,8 @@ class _Session:
             self._log.write,
             self._config.continuity,
         )
+        supervisor.recheck_s = max(SHORTEST_RECHECK_S, supervisor.recheck_s / quickness(os.environ))
+        return supervisor
 
     async def _first(self, supervisor: Supervisor) -> Response:
         if self._launch.first is None:
@@ -159,6 +178,7 @@ class _Session:
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,
             log=self._log.write,
+            invite=self._invite,
         )
 
     def _env_file(self) -> Mapping[str, str]:

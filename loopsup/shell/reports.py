@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.core.events import AgentLost, AgentStartFailed, ConversationForking, DecisionCalled, IterationSettled
 from loopsup.errors import StorageError
-from loopsup.ports import AgentStarted, DecisionCall, Marker, Verdict
-from loopsup.shell import leftover
+from loopsup.ports import AgentStarted, Answer, DecisionCall, Marker, Verdict
+from loopsup.shell import leftover, typed
 from loopsup.shell.desk import Desk
 from loopsup.shell.run import Run
 from loopsup.store.identity import save_identity
@@ -113,3 +113,11 @@ class Reports(Desk):
 
     def ready(self) -> None:
         self._supervisor.touch()
+
+    async def typed(self, line: str) -> Answer:
+        return await typed.carry_out(self._supervisor, line)
+
+    def left(self, reason: str) -> None:
+        self._supervisor.log(f"the agent has left: {reason}")
+        self.publish(words.LOOP_NOTICE, {"message": f"the session closes: {words.bounded(reason)}"})
+        self._supervisor.ask_to_close("agent_left")

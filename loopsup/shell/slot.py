@@ -41,6 +41,7 @@ class AgentSlot:
         self._agent: Agent | None = None
         self._coming: Agent | None = None
         self._link: AgentLink | None = None
+        self._peer: int | None = None  # the process of an agent that is not ours
         self._closed = False
         self._mark: str | None = None  # of all that the session's agents start
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
@@ -55,6 +56,11 @@ class AgentSlot:
         """Of the agent that is up, or on its way."""
         agent = self._agent or self._coming
         return None if agent is None else agent.pid
+
+    @property
+    def peer(self) -> int | None:
+        """The process below which everything is the agent's, also where it is not ours to end."""
+        return self.pid or self._peer
 
     async def start(self, link: AgentLink) -> AgentStarted:
         """Bring an agent up. AgentUnableError in its own words; nothing of it is left then."""
@@ -77,7 +83,7 @@ class AgentSlot:
             raise
         finally:
             self._coming = None
-        self._agent, self._link = agent, link
+        self._agent, self._link, self._peer = agent, link, started.peer
         return started
 
     def _prepared(self) -> Launch:

@@ -80,6 +80,7 @@ class Supervisor:
         self.opened = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
+        self.hosted = False  # the agent runs in a person's terminal and cannot be started anew
         self.maintain: Callable[[], None] = lambda: None
         self._pid = pid
         self._wake = asyncio.Event()

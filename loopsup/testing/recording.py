@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopsup.ports import Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
+from loopsup.ports import Answer, Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
 
 WAIT_S = 20.0  # an agent under test answers in milliseconds; a loaded machine gets the rest
 SHOWN = 12  # calls quoted when something did not come
@@ -100,6 +100,20 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """`command`."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """`left`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """`lost`."""
 
@@ -107,7 +121,20 @@ class Lost:
 
 
 Recorded = (
-    Emitted | Did | Settled | Busy | Decided | Interrupted | Asked | AskOver | Forking | Branched | Moved | Lost
+    Emitted
+    | Did
+    | Settled
+    | Busy
+    | Decided
+    | Interrupted
+    | Asked
+    | AskOver
+    | Forking
+    | Branched
+    | Moved
+    | Typed
+    | Left
+    | Lost
 )
 
 
@@ -154,6 +181,13 @@ class RecordingEvents:
 
     async def forking(self, what: str) -> None:
         self._record(Forking(what))
+
+    async def command(self, line: str) -> Answer:
+        self._record(Typed(line))
+        return Answer(False, "nobody carries out commands here")
+
+    def left(self, reason: str) -> None:
+        self._record(Left(reason))
 
     def branch(self, marker: Marker | None) -> None:
         self._record(Branched(marker))

@@ -113,7 +113,8 @@ class Launch:
     `name`: the entry under `sessions/`. `open`: "new" (the folder was made by the launcher and holds
     session.toml), or "reopen" (a folder with a journal). `first`: the command to carry out first; where it
     fails on a new session, the supervisor removes the session again and ends. `foreground`: end when the loop has
-    left waiting, queued and running, unless `keep`.
+    left waiting, queued and running, unless `keep`. `hosted`: the agent runs already, in a person's terminal; before
+    the response comes a line {"invite": "…"} with what it needs to connect, and without it no agent is started.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Launch:
     allow_all: bool = False
     foreground: bool = False
     keep: bool = False
+    hosted: bool = False
 
 
 def encode_request(request: Request) -> bytes:
@@ -175,6 +177,7 @@ def encode_launch(launch: Launch) -> bytes:
             "allowAll": launch.allow_all,
             "foreground": launch.foreground,
             "keep": launch.keep,
+            "hosted": launch.hosted,
         }
     )
 
@@ -191,9 +194,21 @@ def decode_launch(line: bytes) -> Launch:
             allow_all=bool(obj["allowAll"]),
             foreground=bool(obj["foreground"]),
             keep=bool(obj["keep"]),
+            hosted=bool(obj["hosted"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"this is not a launch request: {error}") from error
+
+
+def encode_invite(text: str) -> bytes:
+    """The line that may come before the response to a launch."""
+    return _line({"invite": text})
+
+
+def decode_invite(line: bytes) -> str | None:
+    """What is in it; None: the line is something else."""
+    invite = _object(line).get("invite")
+    return invite if isinstance(invite, str) else None
 
 
 def error_object(error: LoopsupError) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from loopsup.cli import agents, app, render
 from loopsup.ports import Broken, Capabilities
+from tests.cli.conftest import Run
 from tests.cli.reading import json_lines
 
 
@@ -135,3 +136,15 @@ def test_no_agent_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert json_lines(capsys.readouterr().out) == [{"version": 1, "agents": []}]
     assert app.run(["agents"]) == 0
     assert capsys.readouterr().out.startswith("no agent adapter is installed")
+
+
+def test_the_path_of_what_is_given_to_an_agent_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPSUP_ADAPTERS", "demo,pi")
+    result = run("agents", "--path", "pi-extension")
+    assert (result.code, result.err) == (0, "")
+    assert Path(result.out.rstrip("\n")).name == "extension.ts"
+    assert Path(result.out.rstrip("\n")).is_file()
+    assert run("agents", "--path", "pi-extension", "--json").json == {"version": 1, "path": result.out.rstrip("\n")}
+    result = run("agents", "--path", "nothing")
+    assert (result.code, result.out) == (2, "")
+    assert "there is no file called 'nothing'; there is: pi-extension" in result.err

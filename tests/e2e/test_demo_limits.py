@@ -106,10 +106,11 @@ def test_update_without_a_supervisor_and_bad_values_change_nothing(world: World)
 
 
 def test_the_deadline_while_queued_takes_the_wake_away(world: World) -> None:
-    world.start([decide(ON), {"do": "omit", "wait_for": world.gate("talk")}], *QUICK, "--for", "6s")
+    world.start([decide(ON), {"do": "omit", "wait_for": world.gate("talk")}], *QUICK, "--for", "1h")
     world.until(state="waiting", iterationCount=1)
     world.ask("say", text="a long job")
     world.until(state="queued")
+    world.ok("update", "--for", "6s")  # passes soon, or has passed already
     assert world.run("wait").code == 12
     world.open("talk")
     world.until_event("assistant.turn_end", 2)

@@ -137,7 +137,8 @@ def small_disk(world: World) -> Iterator[Path]:
         pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
     yield world.home
     for process in world.processes():
-        process.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself just now
+            process.terminate()
     world.wait_for(lambda: not world.processes(), "the end of the supervisors")
     subprocess.run(["umount", "-l", str(world.home)], check=True)
 

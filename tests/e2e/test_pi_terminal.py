@@ -1,0 +1,164 @@
+"""`/loop` as it is written: typed into a Pi that a person has started, with loopsup's extension."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.support.model_server import Reply, bash, decision, user_texts
+from tests.support.pi_product import product
+from tests.support.pi_terminal import person
+
+pytestmark = [pytest.mark.pi, pytest.mark.slow]
+
+LATER = Reply("Not yet.", [decision("continue", nextDelay="1h")])
+COMPLETE = Reply(tools=[decision("complete", "all is green")])
+START = "/loop start --every auto --min-delay 1s "
+
+
+def test_a_loop_from_its_first_line_to_its_end() -> None:
+    objective = """watch  the "CI" of PR 42; complete when it's --green"""
+    with product([LATER, Reply("Hello."), COMPLETE]) as pi, person(pi) as at:
+        at.ready().type("/loop status")
+        at.see("there is no loop in this conversation")
+        at.type("/loop start watch it")
+        at.see("--every is missing")
+        at.type(f"{START}--for 2h --max-iterations 9 {objective}")
+        at.see("loop waiting 1/9, next ")
+        loop = pi.loop()
+        assert (loop["objective"], loop["forMs"], loop["minDelayMs"]) == (objective, 7_200_000, 1000)
+        assert user_texts(pi.requests[0])[0].split("\n")[:2] == [
+            "[loop iteration]",
+            f"Objective (verbatim): {objective}",
+        ]
+        at.type("/loop pause")
+        at.see("loop paused (user) 1/9")
+        at.type("/loop update --max-iterations 7")
+        at.see("loop paused (user) 1/7")
+        at.type("/loop update another objective")
+        at.see("the objective of a loop never changes")
+        at.type("hello there")
+        at.see("Hello.")
+        at.type("/loop status")
+        at.see("iteration 1 of 7")
+        pi.act("update", "--every", "1s")  # the shell's commands mean the same loop
+        at.type("/loop resume")
+        at.see("loop completed: all is green")
+        at.see("loop completed 2/7")
+        assert "hello there" in user_texts(pi.requests[2])
+        assert [data["text"] for data in pi.data("user.message") if data["origin"] == "user"] == ["hello there"]
+        assert pi.balanced()
+        (told,) = pi.entries("loopsup-attention")
+        assert told["status"] == "completed"
+        at.quit()
+
+
+def test_the_agents_own_tools_cannot_speak_for_the_person() -> None:
+    work = Reply(tools=[bash("loopsup pause > out.txt 2>&1; loopsup status --json >> status.json; echo done > done")])
+    with product([work, LATER]) as pi, person(pi) as at:
+        at.ready().type(f"{START}try to pause")
+        at.see("loop waiting 1/50")
+        assert "this comes from the agent itself" in pi.file_text("out.txt")
+        assert json.loads(pi.file_text("status.json"))["loop"]["state"] == "running"
+        at.type("/loop stop")
+        at.see("loop stopped 1/50")
+        assert pi.loop()["state"] == "stopped"
+        at.quit()
+
+
+def test_pi_is_quit_and_the_conversation_goes_on_here_and_there() -> None:
+    with product([LATER, COMPLETE]) as pi:
+        with person(pi) as at:
+            at.ready().type(f"{START}watch")
+            at.see("loop waiting 1/50")
+            file = str(pi.pi_file)
+            at.quit()
+        pi.until(state="paused", pauseReason="session_closed")
+        with person(pi, "--session", file) as at:
+            at.ready()
+            at.see("/loop resume goes on with it")
+            at.type("/loop resume")
+            at.see("loop waiting 1/50")
+            at.child.kill(signal.SIGKILL)
+            pi.until(state="paused", pauseReason="session_closed")
+        pi.act("update", "--every", "1s")
+        pi.act("resume")  # without a terminal: the same conversation, headless
+        assert pi.wait(expect=0)["iterationCount"] == 2
+        assert len(user_texts(pi.requests[1])) == 2
+
+
+def test_pi_is_killed_in_mid_turn() -> None:
+    with product([Reply("half", hang="stream"), COMPLETE]) as pi:
+        with person(pi) as at:
+            at.ready().type(f"{START}watch")
+            pi.server.wait_for_requests(1)
+            pi.until_event("assistant.turn_start")
+            at.child.kill(signal.SIGKILL)
+            pi.until(state="paused")
+            loop = pi.loop()
+            assert (loop["pauseReason"], loop["iterationCount"], loop["llmCalls"]) == ("session_closed", 1, 1)
+        assert pi.balanced()
+
+
+def test_the_supervisor_is_killed_and_pi_asks_for_another() -> None:
+    with product([LATER, COMPLETE]) as pi, person(pi) as at:
+        at.ready().type(f"{START}watch")
+        at.see("loop waiting 1/50")
+        at.press("a draft")
+        at.see("a draft")
+        pi.kill(pi.supervisor())
+        at.see("the supervisor is gone; /loop resume goes on")
+        loop = pi.loop()
+        assert (loop["state"], loop["pauseReason"], loop["nextDueAt"]) == ("paused", "supervisor_lost", None)
+        at.press("\x03")  # the draft is still there: clear it
+        at.type("/loop resume")
+        at.see("loop waiting 1/50")
+        pi.act("update", "--every", "1s")
+        at.see("loop completed 2/50")
+        at.quit()
+
+
+def test_a_second_pi_on_a_driven_conversation_ends_before_its_first_prompt() -> None:
+    with product([LATER]) as pi, person(pi) as at:
+        at.ready().type(f"{START}watch")
+        at.see("loop waiting 1/50")
+        file, owner = str(pi.pi_file), pi.supervisor()
+        with person(pi, "--session", file, "and a prompt") as second:
+            second.until_over()
+            assert f"a supervisor (process {owner}) drives this conversation" in second.text()
+        assert len(pi.requests) == 1
+        assert pi.act("start", "--every", "1m", "--continue", file, "x", expect=4).out == ""
+        at.type("/new")  # the person goes elsewhere in the same Pi
+        pi.until(state="paused", pauseReason="session_closed")
+        at.quit()
+
+
+def test_a_reload_is_transparent_and_escape_interrupts() -> None:
+    with product([LATER, Reply("half", hang="stream")]) as pi, person(pi) as at:
+        at.ready().type(f"{START}watch")
+        at.see("loop waiting 1/50")
+        owner = pi.supervisor()
+        at.type("/reload")
+        at.see("loop waiting 1/50")
+        assert pi.supervisor() == owner
+        pi.act("update", "--every", "1s")
+        pi.server.wait_for_requests(2)
+        at.press("\x1b")
+        at.see("loop paused (interrupted) 2/50")
+        pi.act("close")
+        at.see("the supervisor has closed the session")
+        at.quit()
+
+
+def test_after_the_end_the_next_loop_in_the_same_pi() -> None:
+    with product([COMPLETE, COMPLETE]) as pi, person(pi) as at:
+        at.ready().type(f"{START}first")
+        at.see("loop completed 1/50")
+        pi.act("close")
+        at.type(f"{START}second")
+        at.see("loop completed 1/50")
+        assert pi.loop()["objective"] == "second"
+        assert len(user_texts(pi.requests[1])) == 2
+        at.quit()
