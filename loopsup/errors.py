@@ -48,6 +48,18 @@ class RefusedError(LoopsupError):
     kind = "refused"
 
 
+class ClosingError(RefusedError):
+    """The session is just being closed; once it is, the command can be carried out another way."""
+
+    kind = "closing"
+
+
+class SettlingError(RefusedError):
+    """Nobody may come in while a turn that was ended because nobody was there has not settled."""
+
+    kind = "settling"
+
+
 class SupervisorGoneError(LoopsupError):
     """The supervisor is gone or does not answer."""
 
@@ -84,6 +96,8 @@ BY_KIND = MappingProxyType(
             ConfigError,
             NotFoundError,
             RefusedError,
+            ClosingError,
+            SettlingError,
             SupervisorGoneError,
             AgentUnableError,
             StorageError,

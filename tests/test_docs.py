@@ -26,7 +26,7 @@ PAGES = [README, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"
 PAGES += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 SCRIPTS = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix == ".sh")
 EVERYWHERE = {"--help", "-h"}
-NOT_YET = {"ttsr", "reaper"}  # read and checked, but without a feature; the README says so
+NOT_YET = {"ttsr"}  # read and checked, but without a feature; the README says so
 
 
 def text(path: Path) -> str:

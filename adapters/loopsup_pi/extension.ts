@@ -1,9 +1,10 @@
 // loopsup's half inside Pi: the tool `loop_control` and the few things only an extension can see.
 //
 // It decides nothing. Every call is asked of the supervisor over a Unix socket (one JSON object a line,
-// see link.py); no answer in time is a tool error, and an interrupted response without one stays as it is. Rules: an unhandled rejection or a throw in a timer or
-// socket callback would kill Pi, so each is guarded; nothing is ever written to stdout; marks for the
-// adapter that must stay in order with Pi's own events go out as a status of the key "loopsup".
+// see link.py); no answer in time is a tool error, and an interrupted response without one stays as it is. What a
+// Pi with a person in front of it has beside that is in terminal.ts. Rules: an unhandled rejection or a throw in a
+// timer or socket callback would kill Pi, so each is guarded; nothing is ever written to stdout; marks for the
+// adapter that must stay in order with Pi's own events go out as a status of the key "loopsup", or over the link.
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
@@ -117,6 +118,7 @@ export default function (pi: ExtensionAPI) {
 
   // A mark for the adapter, in order with Pi's own events.
   function tell(ctx: ExtensionContext, mark: string): void {
+    if (!setup) return;
     if (ctx.mode === "rpc") ctx.ui.setStatus("loopsup", mark);
     else terminal.mark(mark);
   }
@@ -228,6 +230,7 @@ export default function (pi: ExtensionAPI) {
     ),
     executionMode: "sequential",
     async execute(call, params) {
+      if (!setup) throw new Error("no loop is running in this conversation; do not repeat this call");
       const verdict = await link.ask({ type: "decide", call, arguments: params });
       if (!verdict) throw new Error(`the supervisor did not answer within ${ANSWER_MS / 1000} s; nothing was recorded`);
       if (!verdict.accepted) throw new Error(String(verdict.message));

@@ -14,10 +14,11 @@ from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
 from loopsup.clock import mono_ms
-from loopsup.errors import EXIT_DONE, SupervisorGoneError
+from loopsup.errors import EXIT_DONE, ClosingError, SupervisorGoneError
 from loopsup.store.lock import LockHeldError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
+CLOSING_MS = 60_000  # a hook that runs to its limit and an agent that has to be made to end take half of it
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
 
 Otherwise = Callable[[Session], Response]
@@ -48,14 +49,19 @@ def ask(session: Session, request: Request, timeout_s: float | None = None) -> R
 
     `timeout_s`: how long the answer may take, None for what the verb may take by itself.
     """
-    give_up = mono_ms() + int(ANSWER_TIMEOUT_S * 1000)
+    began = silent = mono_ms()
     while session.alive():
         try:
             return client.request(session.refreshed().socket, request, timeout_s)
+        except ClosingError:  # it closes by itself just now: then another way is open
+            if mono_ms() - began >= CLOSING_MS:
+                raise
+            _pause(RETRY_S)
+            silent = mono_ms()
         except client.UnreachableError as error:
             if not session.alive():
                 return None
-            if mono_ms() >= give_up:
+            if mono_ms() - silent >= ANSWER_TIMEOUT_S * 1000:
                 raise not_answering(session) from error
             _pause(RETRY_S)
     return None

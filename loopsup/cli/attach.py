@@ -1,9 +1,12 @@
-"""`loopsup attach`: watch the conversation live. Changes nothing; leaving never stops the loop.
+"""`loopsup attach`: watch the conversation live, and on a terminal take part in it. Leaving never stops the loop.
 
 Exit code 5 without a supervisor, and where it dies while we watch; 130 for Ctrl-C; 0 when the session closes.
 """
 
 from __future__ import annotations
+
+import os
+import sys
 
 from loopsup.cli import acting, selection
 from loopsup.cli.common import JsonLinesOption, SessionOption, note
@@ -22,9 +25,13 @@ def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> i
     found = selection.pick(session)
     if not found.alive():
         raise nobody(found)
-    sink: Sink = JsonLines() if as_json else Screen()
     note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(found)}")
     try:
+        if not as_json and _on_terminal():
+            from loopsup.cli import attach_live
+
+            return attach_live.attach(found)
+        sink: Sink = JsonLines() if as_json else Screen()
         seen = watch(found, sink, until_end=False)
     except client.UnreachableError as error:
         raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
@@ -32,6 +39,11 @@ def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> i
         note(left(found))
         return EXIT_INTERRUPTED
     return SupervisorGoneError.exit if seen.ending is Ending.LOST else EXIT_DONE
+
+
+def _on_terminal() -> bool:
+    """There is a terminal to read from and to write to, and it can do more than a teletype."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _meanwhile(session: Session) -> str:

@@ -1,20 +1,80 @@
-"""May this session be closed now?"""
+"""May this session be closed now? The one question, asked first by all three reapers.
+
+The reapers: *orphan* (the last client left a while ago), *idle* (nothing has happened for long), *cap* (more
+sessions live than are wanted). A session whose supervisor alone can fire an active loop stays; a turn in execution
+keeps it, which includes what an agent does by itself, a wait of the continuity and the moment after an abort (X-25,
+H-13: an adapter settles only when no automatic work is left). A state nobody can read keeps nothing.
+"""
 
 from __future__ import annotations
 
-from loopsup.core.limits import SECOND
-from loopsup.core.model import Driver, Loop, Queued, Running, Waiting
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-VACANT_GRACE_MS = 20 * SECOND  # a client that reconnects finds its session still there
+from loopsup.core.limits import HOUR, MINUTE, SECOND
+from loopsup.core.model import Driver, Loop, Moment, Queued, Running, Waiting
+
+ORPHAN_GRACE_MS = 20 * SECOND  # a client that reconnects finds its session still there
+IDLE_TTL_MS = 6 * HOUR  # a forgotten terminal does not hold an agent process for days
+MAINTENANCE_MS = 300 * SECOND  # how often what may have been lost or left over is looked for
+QUIET_MS = 10 * MINUTE  # a turn nobody watches is ended once nothing was heard of it for this long
+SETTLE_MS = 60 * SECOND  # and if it has not settled then, the session is closed over it
 
 
-def vacant(loop: Loop | None, followers: int, working: bool) -> bool:
-    """Nobody needs the session: no active loop, no follower, and the agent has nothing in hand.
+@dataclass(frozen=True, slots=True)
+class Reaping:
+    """`[reaper]` and the environment. `grace_ms` None: no session is closed because its clients left."""
 
-    A paused loop does not hold it (it can be resumed from the files); an unreadable one neither. Nor does one
-    that waits for `loopsup tick`, which needs nobody here (H-15).
+    grace_ms: int | None = ORPHAN_GRACE_MS
+    idle_ttl_ms: int = IDLE_TTL_MS
+    session_cap: int = 0  # 0: no limit
+
+
+def grace_ms(said: Iterable[str | None], configured_s: int | None) -> int | None:
+    """The orphan grace: the first variable of the environment that is set beats the configuration (D-31).
+
+    Blank is unset; below zero counts as 0, which means never; what is no number gives the default.
     """
-    active = loop is not None and isinstance(loop.phase, Waiting | Queued | Running)
-    if loop is not None and loop.driver is Driver.TICK and isinstance(loop.phase, Waiting):
-        active = False
-    return not active and followers == 0 and not working
+    value: float = ORPHAN_GRACE_MS / SECOND if configured_s is None else configured_s
+    for text in said:
+        if text is not None and text.strip():
+            value = _seconds(text)
+            break
+    return round(value * SECOND) or None if value > 0 else None
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    return value if math.isfinite(value) else ORPHAN_GRACE_MS / SECOND
+
+
+def pins(loop: Loop | None, now: Moment, *, beating: bool = False) -> bool:
+    """This session alone can fire an active loop whose time is not over, or a heartbeat (H-14, H-22, H-32).
+
+    A loop that waits for `loopsup tick` needs nobody here (H-15).
+    """
+    if beating:
+        return True
+    if loop is None or (loop.driver is Driver.TICK and isinstance(loop.phase, Waiting)):
+        return False
+    if not isinstance(loop.phase, Waiting | Queued | Running):
+        return False
+    return now.wall < loop.deadline_at
+
+
+def needed(
+    loop: Loop | None, now: Moment, *, working: bool, interrupted: bool = False, beating: bool = False
+) -> str | None:
+    """Why the session must stay, for people; None: it may be closed.
+
+    `interrupted`: a turn nobody watched was ended by a reaper. Once that has settled it wins over the loop (H-24).
+    """
+    if working:
+        return "its agent is at work"
+    if not interrupted and pins(loop, now, beating=beating):
+        return "its loop or its heartbeat is active, and nobody else fires it"
+    return None

@@ -18,6 +18,7 @@ from loopsup.wire.control import FOLLOW_BACKLOG, follow_line
 from loopsup.wire.events import EPHEMERAL, ConversationEvent, encode
 
 FOLLOWER_QUEUE = 5000  # lines a slow terminal may lag behind; a burst of deltas is a few thousand
+FOLLOWER_BYTES = 64 * 1024 * 1024  # and their size: a few of the longest lines there can be (MAX_EVENT)
 
 CLOCKS = frozenset({"calendarElapsedMs", "deadlineRemainingMs"})  # fields of status that change by themselves
 
@@ -28,19 +29,25 @@ class Follower:
     def __init__(self, *, deaf: bool = False) -> None:
         self._deaf = deaf
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._bytes = 0
         self.dropped = False
+        self.on_drop: Callable[[], object] = lambda: None
 
     def put(self, line: bytes | None) -> None:
         if self.dropped or self._deaf:
             return
-        if line is not None and self._lines.qsize() >= FOLLOWER_QUEUE:
+        if line is not None and (self._lines.qsize() >= FOLLOWER_QUEUE or self._bytes + len(line) > FOLLOWER_BYTES):
             self.dropped = True
             line = None
+            self.on_drop()
+        self._bytes += len(line or b"")
         self._lines.put_nowait(line)
 
     async def next(self) -> bytes | None:
         """The next line; None: the stream is over."""
-        return await self._lines.get()
+        line = await self._lines.get()
+        self._bytes -= len(line or b"")
+        return line
 
 
 class Bus:
@@ -54,6 +61,7 @@ class Bus:
         self._backlog: deque[tuple[int, bytes]] = deque(maxlen=FOLLOW_BACKLOG)
         self._followers: set[Follower] = set()
         self._shown: object = None
+        self.active_at = clock.now().mono  # when something last happened, or somebody came or left
         self.problem: str | None = None
 
     @property
@@ -73,7 +81,8 @@ class Bus:
         if self._writer is None:
             self._early.append((kind, data, iteration, agent_id))
             return
-        at = self._clock.now().wall
+        now = self._clock.now()
+        self.active_at, at = now.mono, now.wall
         if kind in EPHEMERAL:
             event = ConversationEvent(self._writer.next_seq - 1, at, kind, data, iteration, agent_id)
         else:
@@ -99,6 +108,7 @@ class Bus:
 
     def subscribe(self, since: int | None) -> Follower:
         """A new follower; `since`: stored events after that number come first, as far as they are in memory."""
+        self.active_at = self._clock.now().mono
         follower = Follower()
         if since is not None:
             for seq, line in self._backlog:
@@ -114,6 +124,7 @@ class Bus:
         return follower
 
     def unsubscribe(self, follower: Follower) -> None:
+        self.active_at = self._clock.now().mono
         self._followers.discard(follower)
 
     def show_status(self, status: Mapping[str, Any]) -> None:

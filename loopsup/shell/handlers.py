@@ -15,7 +15,16 @@ from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, St
 from loopsup.core.misfire import Misfire, from_word
 from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
-from loopsup.errors import AgentUnableError, LoopsupError, NotFoundError, RefusedError, UsageError, from_kind
+from loopsup.errors import (
+    AgentUnableError,
+    ClosingError,
+    LoopsupError,
+    NotFoundError,
+    RefusedError,
+    SettlingError,
+    UsageError,
+    from_kind,
+)
 from loopsup.shell import reload
 from loopsup.shell.run import Message
 from loopsup.store.identity import save_identity
@@ -27,6 +36,9 @@ if TYPE_CHECKING:
 RELOAD = "reload"
 
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+# What a person does to the session: it is not left any more, whatever a reaper began.
+ACTING = frozenset({"start", "resume", "say", "answer", "update", "abort", "pause", "stop", "heartbeat"})
+DROP_GRACE_S = 30.0  # a dropped follower may read what it was sent; one that does not is cut off
 MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
 
@@ -44,7 +56,9 @@ class Handlers:
             await self._supervisor.opened.wait()
         try:
             if self._supervisor.closing and request.verb not in ("ping", "status", "close", "wait"):
-                raise RefusedError("the session is being closed")
+                raise ClosingError("the session is being closed")
+            if request.verb in ACTING:
+                self._supervisor.vacancy.present()
             message, warnings = await method(request.args)
         except LoopsupError as error:
             return Response(error=error)
@@ -53,9 +67,15 @@ class Handlers:
     async def follow(self, request: Request, writer: asyncio.StreamWriter, gone: asyncio.Future[None]) -> None:
         """The stream of one follower, until the session ends or it leaves."""
         await self._supervisor.opened.wait()
+        if self._supervisor.vacancy.settling:
+            raise SettlingError(
+                "a response nobody watched is being ended, and then the session; try again in a minute"
+            )
         bus = self._supervisor.bus
         since = request.args.get("since")
         follower = bus.subscribe(since if isinstance(since, int) else None)
+        later, cut = asyncio.get_running_loop().call_later, writer.transport.abort
+        follower.on_drop = lambda: later(DROP_GRACE_S, cut)
         try:
             writer.write(encode_response(Response(self._supervisor.status())))
             self._supervisor.touch()
@@ -252,6 +272,13 @@ class Handlers:
         if not verdict.accepted:
             raise RefusedError(verdict.message)
         return verdict.message, ()
+
+    async def _reap(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        why = self._supervisor.vacancy.needed()
+        if why is not None:
+            raise RefusedError(f"the session stays: {why}")
+        self._supervisor.ask_to_close("session_cap")
+        return "the session closes", ()
 
     async def _close(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         self._supervisor.ask_to_close("command")

@@ -88,6 +88,13 @@ class AgentHost:
         """A user's message waits for its turn."""
         return bool(self._outbox)
 
+    def quiet(self, now: Moment, ms: int) -> bool:
+        """A turn outside the loop is in flight that nothing was heard of for this long; a wait is no silence."""
+        run = self.run
+        if run is None or run.stamp is not None or run.aborted is not None or self.recovery.waiting:
+            return False
+        return self._watch.quiet(now, ms)
+
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
         if not self.slot.up and self._starting is None and not self._closing:

@@ -19,16 +19,18 @@ from typing import Any
 from loopsup import registry
 from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
+from loopsup.core.reaper import IDLE_TTL_MS, Reaping, grace_ms
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
 from loopsup.shell import leftover, reload
+from loopsup.shell.cap import enforce
 from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
 from loopsup.shell.supervisor import RELOAD, Supervisor
-from loopsup.store.config import Config, load_config
+from loopsup.store.config import Config, ReaperConfig, load_config
 from loopsup.store.envfile import load_env_file
 from loopsup.store.eventlog import EventWriter, recount
 from loopsup.store.folders import move_beside, remove
@@ -40,6 +42,8 @@ from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
 from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
+# The second is the name such a grace has elsewhere; whoever set it there means the same here (D-31).
+GRACE_VARIABLES = ("LOOPSUP_ORPHAN_REAP_GRACE_S", "HERMES_TUI_WS_ORPHAN_REAP_GRACE_S")
 SHORTEST_RECHECK_S = 0.02  # under a clock that runs faster; 50 looks a second cost a few percent of a core
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
@@ -123,6 +127,7 @@ class _Session:
             self._forget(new)
             raise
         supervisor.maintain = _Maintenance(server, supervisor)
+        supervisor.vacancy.maintain = self._enforce_cap(supervisor)
         response = await self._first(supervisor)
         if new and response.error is not None:
             await supervisor.close("refused")
@@ -157,8 +162,22 @@ class _Session:
             self._log.write,
             self._config.continuity,
         )
+        supervisor.vacancy.settings = _reaping(self._config.reaper, os.environ)
         supervisor.recheck_s = max(SHORTEST_RECHECK_S, supervisor.recheck_s / quickness(os.environ))
         return supervisor
+
+    def _enforce_cap(self, supervisor: Supervisor) -> Callable[[], None]:
+        def ask_own() -> bool:
+            may = supervisor.vacancy.needed() is None
+            if may:
+                supervisor.ask_to_close("session_cap")
+            return may
+
+        def maintain() -> None:
+            if cap := supervisor.vacancy.settings.session_cap:
+                supervisor.spawn(enforce(self._home, cap, supervisor.identity.name, ask_own))
+
+        return maintain
 
     async def _first(self, supervisor: Supervisor) -> Response:
         if self._launch.first is None:
@@ -282,6 +301,11 @@ def agent_environment(env: Mapping[str, str], session: str, extra: Mapping[str, 
 def _permissions(config: Config, allow_all: bool) -> Permissions:
     given = config.permissions
     return Permissions(given.mode, given.allow, given.deny, given.timeout, allow_all)
+
+
+def _reaping(given: ReaperConfig, env: Mapping[str, str]) -> Reaping:
+    grace = grace_ms((env.get(name) for name in GRACE_VARIABLES), given.orphan_grace_s)
+    return Reaping(grace, given.idle_ttl or IDLE_TTL_MS, given.session_cap or 0)
 
 
 def _conversation(who: Identity) -> Conversation | None:

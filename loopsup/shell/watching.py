@@ -52,6 +52,11 @@ class Watch:
             return AbortReason.DECISION
         return AbortReason.WATCHDOG if _reached(self._silence(), now) else None
 
+    def quiet(self, now: Moment, ms: int) -> bool:
+        """Nothing was heard for this long, no tool runs, and no question waits for a person."""
+        asking = self._questions.pending is not None
+        return self._doing is not Doing.TOOL and not asking and now.mono - self._last_sign >= ms
+
     def _silence(self) -> int | None:
         asking = self._questions.pending is not None
         sign = max(self._last_sign, self._questions.last_over)

@@ -23,6 +23,7 @@ Arguments by verb (all optional unless said):
     reload    answered when the session is closed for it; the same process then opens it again as a new program
     enable    on: bool, whether a unit of the machine opens the session again after a reboot
     tick      fires the wake of a loop with the driver `tick`, if it is due; the message says what became of it
+    reap      from another session, where more live than are wanted: close, unless somebody needs this one
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations, misfire: "once", "skip" or ms}), afterMs, driver: "resident" or "tick",
               continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
@@ -74,6 +75,7 @@ VERBS = frozenset(
         "say",
         "answer",
         "close",
+        "reap",
         "hello",
         "decide",
         "tick",

@@ -159,7 +159,7 @@ def test_after_a_reboot_the_monotonic_clock_does_not_count() -> None:
 
 def test_it_pins_no_session_and_arms_no_timer_but_the_deadline() -> None:
     s = ticked()
-    assert reaper.vacant(s.loop, 0, False)
+    assert not reaper.pins(s.loop, s.now)
     assert next_deadline(s.loop).mono is None
     assert next_deadline(s.loop).wall == T0.wall + DAY
 

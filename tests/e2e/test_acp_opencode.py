@@ -67,6 +67,40 @@ def test_two_iterations_in_one_conversation(world: World) -> None:
     ]
 
 
+def test_the_conversation_goes_on_after_each_kind_of_kill(world: World) -> None:
+    """OpenCode between iterations, with a close; then the supervisor in mid-turn."""
+    script = [
+        Reply(tools=[decision("continue", "one")]),
+        Reply("I wait."),
+        Reply("Half an answer", hang="stream"),
+        Reply(tools=[decision("complete", "three")]),
+        Reply("Done."),
+    ]
+    with ModelServer(script, rule=hidden_calls) as server:
+        equip(world, server)
+        first = start(world, *SLOW)
+        world.until(state="waiting", iterationCount=1, timeout=STARTS_S)
+        world.kill(world.agent_pid())
+        world.until_event("session.error", kind="agent_lost")
+        world.ok("close")
+        world.ok("resume", timeout=STARTS_S)
+        assert world.loop()["nextDueAt"] is not None
+        world.json("update", *QUICK)  # the wake it had is an hour away, and stays so over a resume
+        world.wait_for(lambda: len(turns(server)) == 3, "the second iteration", STARTS_S)
+        world.kill(world.supervisor())
+        world.wait_for(lambda: server.hangups == 1, "opencode to end with its supervisor", STARTS_S)
+        assert world.loop()["pauseReason"] == "supervisor_lost"
+        world.ok("resume", timeout=STARTS_S)
+        assert world.run("wait", timeout=STARTS_S).code == 0
+        last = turns(server)[-1]
+    assert user_texts(last) == world.said("loop")
+    assert len(world.said("loop")) == 3
+    assert world.loop()["lastDecision"]["summary"] == "three"
+    assert world.status()["session"]["agentSessionId"] == first["session"]["agentSessionId"]
+    (lost,) = world.events("session.error")
+    assert lost["data"]["message"].startswith("the agent ended: signal 9 (SIGKILL)")
+
+
 def test_a_model_that_hangs_is_aborted_and_the_session_goes_on(world: World) -> None:
     script = [Reply(hang="headers"), Reply(tools=[decision("complete")]), Reply("Done.")]
     with ModelServer(script, rule=hidden_calls) as server:

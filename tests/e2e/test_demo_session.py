@@ -13,16 +13,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loopsup.core.reaper import VACANT_GRACE_MS
+from loopsup.core.reaper import ORPHAN_GRACE_MS
 from loopsup.errors import StorageError
 from tests.support.demo_words import DONE, ON, decide
 from tests.support.world import QUICK, World
 
 pytestmark = pytest.mark.slow
-GRACE_S = VACANT_GRACE_MS / 1000
+GRACE_S = ORPHAN_GRACE_MS / 1000
 
 
 def test_a_session_nobody_needs_closes_and_a_follower_keeps_it(world: World) -> None:
+    del world.env["LOOPSUP_ORPHAN_REAP_GRACE_S"]
     world.start([decide(DONE), decide(DONE), decide(DONE)])
     pid = world.supervisor()
     attached = world.spawn("attach", "--json")

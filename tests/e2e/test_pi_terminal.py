@@ -152,13 +152,30 @@ def test_a_reload_is_transparent_and_escape_interrupts() -> None:
         at.quit()
 
 
-def test_after_the_end_the_next_loop_in_the_same_pi() -> None:
-    with product([COMPLETE, COMPLETE]) as pi, person(pi) as at:
+def test_a_supervisor_takes_the_conversation_up_while_pi_is_open() -> None:
+    with product([Reply("Hello."), LATER]) as pi, person(pi) as at:
+        at.ready().type("hello")
+        at.see("Hello.")
+        (file,) = (pi.agent_dir / "sessions").glob("*/*.jsonl")
+        pi.begin("--continue", str(file))
+        pi.until(state="waiting")
+        at.type("and now something else")
+        at.until_over()
+        assert "drives this conversation" in at.text()
+        assert len(pi.requests) == 2
+
+
+def test_a_reminder_a_recovery_and_the_next_loop_in_the_same_pi() -> None:
+    cut = Reply("Half", finish="length", output_tokens=4096)
+    with product([Reply("I forgot."), cut, COMPLETE, COMPLETE]) as pi, person(pi) as at:
         at.ready().type(f"{START}first")
         at.see("loop completed 1/50")
+        loop = pi.loop()
+        assert (loop["protocolRetryCount"], loop["promptsSent"], loop["llmCalls"]) == (1, 2, 3)
         pi.act("close")
         at.type(f"{START}second")
         at.see("loop completed 1/50")
         assert pi.loop()["objective"] == "second"
-        assert len(user_texts(pi.requests[1])) == 2
+        assert len(user_texts(pi.requests[3])) == 3
+        assert pi.balanced()
         at.quit()

@@ -13,6 +13,7 @@ from loopsup.clock import Clock
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Start
 from loopsup.core.model import Loop, Moment, Paused, Policy
+from loopsup.core.reaper import Reaping
 from loopsup.core.step import step
 from loopsup.core.watch import DEFAULT_SILENCE_MS
 from loopsup.errors import StorageError
@@ -75,6 +76,7 @@ class World:
         silence_ms: int = DEFAULT_SILENCE_MS,
         recheck_s: float | None = None,
         hold_open: bool = True,
+        reaping: Reaping | None = None,
     ) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         self.clock = clock
@@ -88,6 +90,7 @@ class World:
         )
         self.supervisor.recheck_s = LONG_S if recheck_s is None else recheck_s
         self.supervisor.vacancy.hold_open = hold_open
+        self.supervisor.vacancy.settings = reaping or Reaping()
         self.handlers = Handlers(self.supervisor)
         self.journal = FullDisk(JournalAppender.open(folder))
         self.log = FullDisk(EventWriter.open(folder))

@@ -91,6 +91,7 @@ class World:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_OURS)}
         self.env = kept | {
             "LOOPSUP_HOME": str(self.home),
+            "LOOPSUP_ORPHAN_REAP_GRACE_S": "600",  # a slow machine is no reason to close; tests of it say less
             "XDG_CONFIG_HOME": str(root / "config"),
             "HOME": str(root / "user"),
             "NO_COLOR": "1",
