@@ -298,7 +298,7 @@ def _policy_change(before: Policy, after: Policy) -> str:
 
     was, now = words(before), words(after)
     changes = [f"{key} {was[key]} → {now[key]}" for key in was if was[key] != now[key]]
-    return f"updated by you: {', '.join(changes)}"
+    return f"updated by you: {', '.join(changes)}" if changes else "updated by you"  # by less than is shown
 
 
 def rhythm_words(policy: Policy) -> str:

@@ -36,6 +36,7 @@ class Order:
     cwd: Path
     continuity: dict[str, Any] = field(default_factory=dict)
     driver: str = Driver.RESIDENT.value
+    park: bool = False
 
 
 class How(StrEnum):

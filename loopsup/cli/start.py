@@ -82,6 +82,9 @@ def start(
             help="Who wakes it: its own supervisor, or `loopsup tick` from cron, a timer or a CronJob.",
         ),
     ] = Driver.RESIDENT,
+    park: Annotated[
+        bool, typer.Option("--park", help="Close the agent between wakes at least 10m apart; resume it for the next.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
@@ -123,6 +126,7 @@ def start(
         here(),
         recovery,
         driver.value,
+        park,
     )
     warn(starting.key_warnings(agent_args))
     if foreground:

@@ -174,6 +174,8 @@ def _request(order: Order) -> Request:
         args["driver"] = order.driver
     if order.continuity:
         args["continuity"] = order.continuity
+    if order.park:
+        args["park"] = True
     return Request("start", args)
 
 

@@ -26,6 +26,7 @@ from loopsup.errors import (
     from_kind,
 )
 from loopsup.shell import reload
+from loopsup.shell.gallery import Gallery
 from loopsup.shell.run import Message
 from loopsup.store.identity import save_identity
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
@@ -48,6 +49,7 @@ class Handlers:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self.gallery = Gallery(supervisor)
 
     async def handle(self, request: Request) -> Response:
         """The response; a refusal is a response with its error. Never raises LoopsupError."""
@@ -112,11 +114,20 @@ class Handlers:
             driver=_driver(args.get("driver")),
         )
         said = _overrides(args.get("continuity"), NOTHING_SAID)
+        park = self._park(args)
         done = self._command(event)
+        self._supervisor.park(park)
         self._supervisor.recover(said)
         if event.driver is Driver.TICK:
             self._supervisor.vacancy.fleeting = True
         return done
+
+    def _park(self, args: Mapping[str, Any]) -> bool:
+        park = args.get("park") is True
+        if park and not self._supervisor.host.slot.capabilities.resume:
+            agent = self._supervisor.identity.agent
+            raise AgentUnableError(f"--park needs an agent that can resume its conversation; '{agent}' cannot")
+        return park
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return self._command(Pause())
@@ -256,6 +267,8 @@ class Handlers:
         if which is not None and not isinstance(which, str):
             raise UsageError("id must be text")
         text = "" if allow else "The person denies this."
+        if self._supervisor.host.slot.capabilities.terminal and self._supervisor.host.questions.pending is not None:
+            raise RefusedError("this question stands on the agent's own screen; answer it there: `loopsup attach`")
         found = await self._supervisor.host.answer(which, allow, "user", text)
         if found is None:
             raise RefusedError(f"there is no pending question {which}" if which else "no question is pending")

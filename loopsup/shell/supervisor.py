@@ -34,6 +34,7 @@ from loopsup.shell.carrier import Carriers
 from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
+from loopsup.shell.parking import Parking
 from loopsup.shell.performer import Performer
 from loopsup.shell.pulse import Pulse
 from loopsup.shell.questions import Questions
@@ -89,6 +90,7 @@ class Supervisor:
         self._close_reason: str | None = None
         self.recheck_s = ARMED_SLEEP_S
         self.vacancy = Vacancy(self)
+        self.parking = Parking(self)
         self.pulse = Pulse(self)
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
@@ -110,6 +112,10 @@ class Supervisor:
     def closing(self) -> bool:
         return self._close_reason is not None
 
+    @property
+    def close_reason(self) -> str:
+        return self._close_reason or ""
+
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
         over = self.closed.is_set()  # the answer to `close` says how it stands afterwards
@@ -120,6 +126,7 @@ class Supervisor:
             pid=None if over else self._pid,
             clients=self.bus.followers,
             problem=problem,
+            parked=self.parking.parked,
         )
 
     def status(self) -> dict[str, Any]:
@@ -148,6 +155,15 @@ class Supervisor:
         if not self.host.recovery.settings.on:
             self.fact(RedeliveryEnded(self.host.idle))
         self.touch()
+
+    def park(self, wanted: bool) -> None:
+        """Whether the agent is closed between wakes that are far apart, for the loop that begins."""
+        if wanted != self.identity.park:
+            changed = replace(self.identity, park=wanted)
+            save_identity(self.folder, changed)
+            self.identity = changed
+            if self.host.slot.up:
+                self.parking.came_up()
 
     # ---- events into the core ---------------------------------------------------------------------
 
@@ -264,7 +280,7 @@ class Supervisor:
     def _patience_s(self, now: Moment) -> float:
         retry_at = None if self.keeper is None else self.keeper.retry_at
         waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
-        monos = [self.host.due(), retry_at, self.vacancy.due(), self.pulse.due()]
+        monos = [self.host.due(), retry_at, self.vacancy.due(), self.parking.due(), self.pulse.due()]
         waits += [max(0, at - now.mono) for at in monos if at is not None]
         armed = [wait for wait in waits if wait is not None]
         return min(min(armed) / 1000, self.recheck_s) if armed else IDLE_SLEEP_S
@@ -279,6 +295,7 @@ class Supervisor:
         self.host.tick(now)
         self.maintain()
         self.vacancy.tick(now)
+        self.parking.tick(now)
 
     async def close(self, reason: str) -> None:
         """Persist an active loop as paused, end the turn and the agent, say goodbye (L-109).

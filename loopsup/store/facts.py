@@ -16,6 +16,7 @@ def session_facts(
     pid: int | None,
     clients: int = 0,
     problem: str | None = None,
+    parked: bool = False,
 ) -> SessionFacts:
     """The facts of a session whose identity can be read."""
     return SessionFacts(
@@ -31,4 +32,5 @@ def session_facts(
         clients=clients,
         problem=problem,
         last_tick_at=ticks.last(find_home()),
+        parked=parked,
     )

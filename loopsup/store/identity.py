@@ -2,8 +2,9 @@
 
 `session_id` is loopsup's. `agent_session_id` and `agent_file` are the agent's and stay empty until it has told
 them. `command` is the configured executable (None: the usual one), `args` the command line as given after `--`.
-`continuity` is what `start` and `update` said about the recovery of interrupted responses. `enabled`: a unit of the
-machine opens the session again after a reboot.
+`continuity` is what `start` and `update` said about the recovery of interrupted responses, `park` whether the agent
+is closed between wakes that are far apart, `enabled` whether a unit of the machine opens the session again after
+a reboot.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Identity:
     agent_file: str | None = None
     allow_all: bool = False
     continuity: Overrides = NOTHING_SAID
+    park: bool = False
     enabled: bool = False
 
 
@@ -58,6 +60,7 @@ def save_identity(folder: Path, identity: Identity) -> None:
         "agent_session_id": identity.agent_session_id,
         "agent_file": identity.agent_file,
         "allow_all": identity.allow_all,
+        "park": identity.park,
         "enabled": identity.enabled or None,
         "continuity": _given(asdict(identity.continuity)) or None,
     }
@@ -101,6 +104,7 @@ def _identity(table: dict[str, Any]) -> Identity:
         allow_all=_value(table, "allow_all", bool),
         continuity=_overrides(table.get("continuity", {})),
         enabled=table.get("enabled") is True,
+        park="park" in table and _value(table, "park", bool),
     )
 
 

@@ -26,11 +26,12 @@ Arguments by verb (all optional unless said):
     reap      from another session, where more live than are wanted: close, unless somebody needs this one
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations, misfire: "once", "skip" or ms}), afterMs, driver: "resident" or "tick",
-              continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}
+              continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}, park: bool
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     heartbeat action (required): start (with everyMs, forMs and ask: bool), pause, resume or stop
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
+    terminal  rows, cols (required): a stream in both directions, see `wire.terminal`
     answer    allow: bool (required), id
 
 and from the agent's side, each with the token (required) its process was started with:
@@ -72,6 +73,7 @@ VERBS = frozenset(
         "abort",
         "wait",
         "follow",
+        "terminal",
         "say",
         "answer",
         "close",

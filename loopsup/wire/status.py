@@ -54,6 +54,7 @@ class SessionFacts:
     clients: int = 0
     problem: str | None = None
     last_tick_at: int | None = None
+    parked: bool = False
 
     def for_attention(self) -> AttentionSession:
         """The session of an attention event: the agent's own id where it has one."""
@@ -118,6 +119,7 @@ def _session(session: SessionFacts) -> dict[str, Any]:
         "supervisor": {"alive": session.alive, "responding": session.responding, "pid": session.pid},
         "clients": session.clients,
         "problem": session.problem,
+        "parked": session.parked,
     }
 
 

@@ -24,6 +24,7 @@ def session_facts(world: World, pid: int | None, clients: int = 0) -> dict[str, 
         "supervisor": {"alive": pid is not None, "responding": pid is not None, "pid": pid},
         "clients": clients,
         "problem": None,
+        "parked": False,
     }
 
 

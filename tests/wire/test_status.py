@@ -80,6 +80,7 @@ def test_the_whole_object() -> None:
             "supervisor": {"alive": True, "responding": True, "pid": 42},
             "clients": 1,
             "problem": None,
+            "parked": False,
         },
         "loop": {
             "id": "l1",
