@@ -75,6 +75,8 @@ def needed(
     """
     if working:
         return "its agent is at work"
-    if not interrupted and pins(loop, now, beating=beating):
-        return "its loop or its heartbeat is active, and nobody else fires it"
+    if not interrupted and pins(loop, now):
+        return "its loop is active, and nobody else fires it"
+    if not interrupted and beating:
+        return "its heartbeat is active"
     return None
