@@ -84,6 +84,32 @@ class RecoveryStatus:
     until: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a supervisor that died left: its last sign of life (wall ms), and the iteration in flight.
+
+    `delivery`: "sent", so it may have arrived or not, or "accepted"; `decision`: the agent's, accepted already.
+    """
+
+    seen_at: int
+    iteration: int | None = None
+    delivery: str | None = None
+    decision: str | None = None
+
+
+def lost_of(loop: Loop | None, seen_at: int) -> Lost | None:
+    """What is known of a loop whose supervisor died under it; None where it had nothing to do."""
+    if loop is None or loop.terminal or (isinstance(loop.phase, Paused) and loop.flight is None):
+        return None
+    flight = loop.flight
+    if flight is None and loop.driver is Driver.TICK:
+        return None  # nobody has to be there between two ticks
+    if flight is None:
+        return Lost(seen_at)
+    decision = None if flight.decision is None else flight.decision.verb.value
+    return Lost(seen_at, flight.iteration, flight.delivery.value, decision)
+
+
 def status_object(
     session: SessionFacts,
     loop: Loop | None,
@@ -93,12 +119,13 @@ def status_object(
     question: PendingQuestion | None = None,
     recovery: RecoveryStatus | None = None,
     heartbeat: dict[str, Any] | None = None,
+    lost: Lost | None = None,
 ) -> dict[str, Any]:
     """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
     return {
         "version": VERSION,
         "session": _session(session),
-        "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery),
+        "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery, lost),
         "heartbeat": heartbeat,
     }
 
@@ -130,6 +157,7 @@ def _loop(
     turns: int,
     question: PendingQuestion | None,
     recovery: RecoveryStatus | None,
+    lost: Lost | None,
 ) -> dict[str, Any]:
     policy = loop.policy
     at = _reading(loop, now)
@@ -163,9 +191,19 @@ def _loop(
         "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
         "question": None if question is None else _question(question),
         "recovery": None if recovery is None else _recovery(recovery),
+        "lost": None if lost is None else _lost(lost),
         "lastAttention": (
             None if attention is None else attention_object(attention, loop.objective, session.for_attention())
         ),
+    }
+
+
+def _lost(lost: Lost) -> dict[str, Any]:
+    return {
+        "lastSeenAt": instant(lost.seen_at),
+        "iteration": lost.iteration,
+        "delivery": lost.delivery,
+        "decision": lost.decision,
     }
 
 

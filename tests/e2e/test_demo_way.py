@@ -53,6 +53,9 @@ def loop_facts(state: str, **differs: object) -> dict[str, Any]:
         "lastDecision": None,
         "question": None,
         "recovery": None,
+        "lost": None,
+        "misfire": "once",
+        "lastMissed": None,
         "lastAttention": None,
     } | differs
 
