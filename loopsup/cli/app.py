@@ -53,6 +53,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "install-timer": "install_timer",
         "ls": "ls",
         "agents": "agents",
+        "rules": "rules",
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",

@@ -39,6 +39,7 @@ from loopsup.shell.performer import Performer
 from loopsup.shell.pulse import Pulse
 from loopsup.shell.questions import Questions
 from loopsup.shell.reports import Reports
+from loopsup.shell.rule_book import RuleBook
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.tasks import Tasks
 from loopsup.shell.vacancy import Vacancy
@@ -99,6 +100,7 @@ class Supervisor:
         slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, Reports(self), questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self.book = RuleBook(self)
         self._continuity = continuity or ContinuityConfig()
         self.host.recovery.change(settings(self._continuity, identity.continuity))
 

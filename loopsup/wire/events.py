@@ -49,6 +49,8 @@ LOOP_HOOK = "loop.hook"
 LOOP_MISFIRE = "loop.misfire"
 LOOP_NOTICE = "loop.notice"
 CONTINUITY_RECOVERY = "continuity.recovery"
+TTSR_TRIGGERED = "ttsr_triggered"
+TTSR_INJECTION = "ttsr_injection"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -74,6 +76,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_MISFIRE: ("dueAt", "missedByMs", "count", "why", "done"),
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
+    TTSR_TRIGGERED: ("rules",),
+    TTSR_INJECTION: ("rules", "partial"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),
