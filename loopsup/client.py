@@ -30,7 +30,7 @@ REQUEST_TIMEOUT_S = 30.0  # a pause or stop is one fsync; a disk that takes long
 AGENT_TIMEOUT_S = 150.0  # start, resume and say may first bring the agent up, close takes it down
 CHUNK = 64 * 1024
 _SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer"})
-_ENDLESS = frozenset({"wait", "follow"})
+_ENDLESS = frozenset({"wait", "follow", "terminal"})
 
 
 class UnreachableError(SupervisorGoneError):
@@ -80,8 +80,11 @@ class Connection:
         return b"\n" in self._buffer
 
     def send(self, request: Request) -> None:
+        self.send_line(encode_request(request))
+
+    def send_line(self, line: bytes) -> None:
         try:
-            self._socket.sendall(encode_request(request))
+            self._socket.sendall(line)
         except OSError as error:
             raise SupervisorGoneError(f"the supervisor went away: {_reason(error)}") from error
 

@@ -67,6 +67,10 @@ class Capabilities:
     """The agent has a `task_complete` tool, offered in answer to a prompt with `autopilot`."""
     process: bool = True
     """The agent is a child process with a pid."""
+    shell_tool: bool = False
+    """`loop_control` is reached by `loopsup control` in the agent's shell: the loop's messages say how."""
+    terminal: bool = False
+    """The agent has a screen of its own that a person can attach to (`loopsup.terminal.contract`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Carrier:
     environment, too, for `loopsup control` in its shell. The calls go straight to the supervisor, which puts the
     stamp of the prompt in flight on them; the adapter never reports one. Before `start` returns it awaits
     `offered(seconds)`: None, or one sentence that says why the model does not have the tool; that is an
-    AgentUnableError.
+    AgentUnableError. An agent that has only its shell (capability `shell_tool`) gets `env` alone.
     """
 
     name: str
@@ -182,10 +186,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The prompt provably started nothing and is not queued anywhere. `busy`: because the agent works."""
+    """The prompt provably started nothing and is not queued anywhere. `busy`: because the agent works.
+
+    `retry_ms`: when it may be free again, None for the usual time of a busy agent.
+    """
 
     reason: str
     busy: bool = False
+    retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,14 @@ CORE_STDLIB = frozenset(
     }
 )
 STORE_THIRD = frozenset({"tomli_w"})
-ADAPTER_MAY = ("loopsup.ports", "loopsup.process", "loopsup.wire.jsonl", "loopsup.wire.events", "loopsup.errors")
+ADAPTER_MAY = (
+    "loopsup.ports",
+    "loopsup.process",
+    "loopsup.terminal",
+    "loopsup.wire.jsonl",
+    "loopsup.wire.events",
+    "loopsup.errors",
+)
 
 # layer -> what of loopsup it may import, at the top of a module or inside a function.
 MAY: dict[str, tuple[str, ...]] = {
@@ -48,6 +55,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "loopsup.ports_values": ("loopsup.core",),
     "loopsup.registry": ("loopsup.ports", "loopsup.errors"),
     "loopsup.process": ("loopsup.wire.jsonl",),
+    "loopsup.terminal": ("loopsup.terminal", "loopsup.process"),
     "loopsup.store": ("loopsup.store", "loopsup.core", "loopsup.wire", "loopsup.errors", "loopsup.clock"),
     "loopsup.client": ("loopsup.core", "loopsup.wire", "loopsup.store", "loopsup.errors", "loopsup.clock"),
     "loopsup.shell": (
@@ -59,6 +67,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.ports",
         "loopsup.registry",
         "loopsup.process",
+        "loopsup.terminal.contract",
         "loopsup.matching",
         "loopsup.errors",
     ),
@@ -181,7 +190,7 @@ def of(*layers: str) -> list[Module]:
 def test_there_is_something_to_check() -> None:
     names = {module.name for module in modules()}
     assert {"loopsup.core.model", "loopsup.wire.events", "loopsup.ports"} <= names
-    assert ADAPTERS == ["loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi"]
+    assert ADAPTERS == ["loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi", "loopsup_pty"]
 
 
 def test_every_module_belongs_to_a_layer_and_imports_only_what_its_layer_may() -> None:

@@ -122,13 +122,14 @@ def test_the_wheel_has_code_adapters_hooks_and_types_and_nothing_else(dist: Path
         "loopsup_copilot",
         "loopsup_demo",
         "loopsup_pi",
+        "loopsup_pty",
         "loopsup-0.1.0.dist-info",
     }
     assert {name: mode for name, mode in modes.items() if "_hooks/" in name} == {
         "loopsup/_hooks/append-log": 0o755,
         "loopsup/_hooks/notify-desktop": 0o755,
     }
-    packages = ("loopsup", "loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi")
+    packages = ("loopsup", "loopsup_acp", "loopsup_copilot", "loopsup_demo", "loopsup_pi", "loopsup_pty")
     assert {f"{name}/py.typed" for name in packages} <= modes.keys()
     assert "loopsup-0.1.0.dist-info/licenses/LICENSE" in modes
 

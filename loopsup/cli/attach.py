@@ -21,10 +21,16 @@ from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> int:
     """Follow the conversation live; Ctrl-C leaves and the loop goes on."""
     from loopsup import client
+    from loopsup.cli import attach_terminal
 
     found = selection.pick(session)
     if not found.alive():
         raise nobody(found)
+    if not as_json and _on_terminal() and attach_terminal.wanted(found):
+        try:
+            return attach_terminal.attach(found)
+        except client.UnreachableError as error:
+            raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
     note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(found)}")
     try:
         if not as_json and _on_terminal():

@@ -33,6 +33,7 @@ class _Words:
     missing: str
     fixed_hint: str
     auto_hint: str
+    command: str
 
 
 _EN = _Words(
@@ -57,6 +58,7 @@ _EN = _Words(
     ),
     fixed_hint="The rhythm is fixed: give no nextDelay.",
     auto_hint="With continue, nextDelay ({range}) is mandatory; with the other decisions it is not allowed.",
+    command="loop_control is a command. Run it in your shell, in the foreground, and read its answer:",
 )
 _PT = _Words(
     objective="Objetivo (verbatim)",
@@ -80,11 +82,12 @@ _PT = _Words(
     ),
     fixed_hint="O ritmo é fixo: não informe nextDelay.",
     auto_hint="Com continue, nextDelay ({range}) é obrigatório; com as outras decisões não é permitido.",
+    command="loop_control é um comando. Execute-o no seu shell, em primeiro plano, e leia a resposta:",
 )
 
 
-def iteration(loop: Loop, now: Moment, language: str = "en") -> str:
-    """The envelope of the iteration under way (`loop.flight`)."""
+def iteration(loop: Loop, now: Moment, language: str = "en", *, command: bool = False) -> str:
+    """The envelope of the iteration under way (`loop.flight`). `command`: loop_control is a command there."""
     words, flight = _words(language), _flight(loop)
     lines = [
         FIRST_LINE,
@@ -99,10 +102,12 @@ def iteration(loop: Loop, now: Moment, language: str = "en") -> str:
     ]
     if isinstance(flight.rhythm, Auto):
         lines.append(words.closing_auto)
+    if command:
+        lines.append(_command(flight, words))
     return "\n".join(lines)
 
 
-def reminder(loop: Loop, language: str = "en") -> str:
+def reminder(loop: Loop, language: str = "en", *, command: bool = False) -> str:
     """The one reminder an iteration without a valid decision gets."""
     words, flight = _words(language), _flight(loop)
     missing = words.missing.format(n=flight.iteration, max=loop.policy.max_iterations)
@@ -111,7 +116,14 @@ def reminder(loop: Loop, language: str = "en") -> str:
             hint = words.fixed_hint
         case Auto():
             hint = words.auto_hint.format(range=_range(flight))
-    return f"{REMINDER_LINE}\n{missing}\n{hint}"
+    text = f"{REMINDER_LINE}\n{missing}\n{hint}"
+    return f"{text}\n{_command(flight, words)}" if command else text
+
+
+def _command(flight: Flight, words: _Words) -> str:
+    """How the decision is made where there is nothing but a shell."""
+    call = "loopsup control continue|complete|fail|block --summary '...' --evidence '...'"
+    return f"{words.command}\n    {call}{' [--next-delay 10m]' if isinstance(flight.rhythm, Auto) else ''}"
 
 
 def _left(ms: int) -> str:

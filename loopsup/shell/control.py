@@ -113,6 +113,9 @@ class ControlServer:
                 request = decode_request(await _read_line(reader))
             if request.verb not in AGENT_VERBS and peer is not None and self._below_agent(peer[0]):
                 raise RefusedError("this comes from the agent itself; only a person may do that")
+            if request.verb == "terminal":
+                await self._handlers.gallery.serve(request, reader, writer)
+                return
             gone = asyncio.ensure_future(_gone(reader))
             try:
                 await self._answer(request, writer, gone)

@@ -24,6 +24,7 @@ from loopsup.errors import (
     UsageError,
     from_kind,
 )
+from loopsup.shell.gallery import Gallery
 from loopsup.shell.run import Message
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
@@ -43,6 +44,7 @@ class Handlers:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self.gallery = Gallery(supervisor)
 
     async def handle(self, request: Request) -> Response:
         """The response; a refusal is a response with its error. Never raises LoopsupError."""
@@ -211,6 +213,8 @@ class Handlers:
         if which is not None and not isinstance(which, str):
             raise UsageError("id must be text")
         text = "" if allow else "The person denies this."
+        if self._supervisor.host.slot.capabilities.terminal and self._supervisor.host.questions.pending is not None:
+            raise RefusedError("this question stands on the agent's own screen; answer it there: `loopsup attach`")
         found = await self._supervisor.host.answer(which, allow, "user", text)
         if found is None:
             raise RefusedError(f"there is no pending question {which}" if which else "no question is pending")

@@ -67,9 +67,16 @@ class Outbox:
         if not isinstance(result, Refused):
             return
         if result.busy:
-            message.not_before = self._clock.now().mono + BUSY_RECHECK_MS
+            message.not_before = self._clock.now().mono + (result.retry_ms or BUSY_RECHECK_MS)
             self._messages.appendleft(message)
+            self._tell_wait(message, result)
         else:
             fail(message.waiter, AgentUnableError(f"the agent did not take the message: {result.reason}"))
             host.desk.publish(words.LOOP_NOTICE, {"message": f"a message was refused: {result.reason}"})
         host.desk.ready()
+
+    def _tell_wait(self, message: Message, refused: Refused) -> None:
+        """Said once, where only a person can end the wait."""
+        if refused.retry_ms is not None and message.waits_for != refused.reason:
+            message.waits_for = refused.reason
+            self._host.desk.publish(words.LOOP_NOTICE, {"message": f"a message waits: {refused.reason}"})

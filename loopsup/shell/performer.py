@@ -16,7 +16,7 @@ from loopsup.core.effects import Announce, Effect, HandOver
 from loopsup.core.events import HandoverAccepted, HandoverRefused
 from loopsup.core.model import Attention, PromptKind
 from loopsup.errors import LoopsupError
-from loopsup.ports import Accepted, Marker, Origin, Prompt, Refused
+from loopsup.ports import Accepted, Handover, Marker, Origin, Prompt, Refused
 from loopsup.shell.hook import TERM_GRACE_S, TIMEOUT_S, run_hook
 from loopsup.store.config import load_config
 from loopsup.store.hooks import find_hook
@@ -31,11 +31,12 @@ DRAIN_S = TIMEOUT_S + TERM_GRACE_S + 3.0  # at the close a hook may finish withi
 
 
 class Performer:
-    """Has no state of its own but the hooks that are still running."""
+    """Has no state of its own but the hooks that are still running, and what it said last."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._hooks: set[asyncio.Task[None]] = set()
+        self._waits = ""  # what was said last about a busy agent
 
     def perform(self, effect: Effect) -> None:
         match effect:
@@ -56,22 +57,28 @@ class Performer:
             told = "another session of this account asks first whether the limit is over"
             supervisor.fact(HandoverRefused(effect.stamp, told, busy=True, retry_ms=held_ms))
             return
-        language = _language()
+        language, command = _language(), supervisor.host.slot.capabilities.shell_tool
         if effect.kind is not PromptKind.REMINDER:
-            text, origin = envelope.iteration(loop, supervisor.clock.now(), language), Origin.LOOP
+            text, origin = envelope.iteration(loop, supervisor.clock.now(), language, command=command), Origin.LOOP
         else:
-            text, origin = envelope.reminder(loop, language), Origin.PROTOCOL
+            text, origin = envelope.reminder(loop, language, command=command), Origin.PROTOCOL
         result = await supervisor.host.hand_over(
             Prompt(text, origin, str(uuid.uuid4()), effect.stamp), fresh=effect.kind is PromptKind.ITERATION
         )
+        self._conclude(effect, result)
+
+    def _conclude(self, effect: HandOver, result: Handover) -> None:
+        supervisor, waited, self._waits = self._supervisor, self._waits, ""
         match result:
             case Accepted():
                 supervisor.fact(HandoverAccepted(effect.stamp))
-            case Refused(said, busy):
+            case Refused(said, busy, retry_ms):
                 reason = words.bounded(said)
                 told = f"the agent is busy: {reason}" if busy else f"the agent did not take the prompt: {reason}"
-                supervisor.publish(words.LOOP_NOTICE, {"message": told}, iteration=effect.stamp.iteration)
-                supervisor.fact(HandoverRefused(effect.stamp, reason, busy))
+                self._waits = told if busy else ""
+                if told != waited:  # a menu may stand there the whole night, and it is asked every second
+                    supervisor.publish(words.LOOP_NOTICE, {"message": told}, iteration=effect.stamp.iteration)
+                supervisor.fact(HandoverRefused(effect.stamp, reason, busy, retry_ms if busy else None))
             case _:
                 pass  # unknown: the host has ended the agent and told so
 

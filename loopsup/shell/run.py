@@ -49,7 +49,7 @@ class Run:
 class Message:
     """A user's message on its way. `waiter` is resolved when it has settled; `not_before`: monotonic ms.
 
-    `reminders`: how many an autopilot has left, None for a plain message.
+    `reminders`: how many an autopilot has left, None for a plain message. `waits_for`: what was told of its wait.
     """
 
     text: str
@@ -58,6 +58,7 @@ class Message:
     not_before: int = 0
     origin: Origin = Origin.USER
     reminders: int | None = None
+    waits_for: str | None = None
 
 
 def account(run: Run, kind: str, data: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -19,6 +19,7 @@ from loopsup.ports import Adapter, Agent, AgentStarted, Handover, Launch, Marker
 from loopsup.shell import leftover
 from loopsup.shell.carrier import Carriers
 from loopsup.shell.link import AgentLink
+from loopsup.terminal.contract import Stage, Staged
 
 START_TIMEOUT_S = 80.0  # a CLI that unpacks itself at its first start takes 15 s; less than a launcher waits
 PROMPT_TIMEOUT_S = 60.0  # a hand-over takes milliseconds; the adapter has its own, shorter bound
@@ -45,11 +46,17 @@ class AgentSlot:
         self._closed = False
         self._mark: str | None = None  # of all that the session's agents start
         self._cut_off: set[psutil.Process] = set()  # what ran below the agent at an abort
+        self.watchers: set[Callable[[Stage | None], None]] = set()  # told when the agent's screen comes and goes
         self._endings: set[asyncio.Task[None]] = set()  # agents being ended: none may serve beside the next one
 
     @property
     def up(self) -> bool:
         return self._agent is not None
+
+    @property
+    def stage(self) -> Stage | None:
+        """The screen of the agent that is up, where it has one."""
+        return None if self._agent is None or not self.capabilities.terminal else cast("Staged", self._agent).stage
 
     @property
     def pid(self) -> int | None:
@@ -84,6 +91,7 @@ class AgentSlot:
         finally:
             self._coming = None
         self._agent, self._link, self._peer = agent, link, started.peer
+        self._stage_changed(self.stage)
         return started
 
     def _prepared(self) -> Launch:
@@ -121,11 +129,16 @@ class AgentSlot:
         if self._agent is not None:
             await self._call("announce", self._agent.announce(event))
 
+    def _stage_changed(self, stage: Stage | None) -> None:
+        for watcher in tuple(self.watchers):
+            watcher(stage)
+
     def forget(self) -> None:
         """It ended by itself. What it left (tools it was running, its sockets) is cleaned up before the next one."""
         self.carriers.void()
         agent, self._agent, self._link = self._agent, None, None
         if agent is not None:
+            self._stage_changed(None)
             self._end(agent)
 
     async def empty(self, *, for_good: bool = False) -> None:

@@ -105,6 +105,10 @@ class Supervisor:
     def closing(self) -> bool:
         return self._close_reason is not None
 
+    @property
+    def close_reason(self) -> str:
+        return self._close_reason or ""
+
     def facts(self) -> SessionFacts:
         problem = (self.keeper.problem if self.keeper is not None else None) or self.bus.problem or self.note
         over = self.closed.is_set()  # the answer to `close` says how it stands afterwards

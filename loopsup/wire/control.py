@@ -27,6 +27,7 @@ Arguments by verb (all optional unless said):
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
+    terminal  rows, cols (required): a stream in both directions, see `wire.terminal`
     answer    allow: bool (required), id
 
 and from the agent's side, each with the token (required) its process was started with:
@@ -68,6 +69,7 @@ VERBS = frozenset(
         "abort",
         "wait",
         "follow",
+        "terminal",
         "say",
         "answer",
         "close",

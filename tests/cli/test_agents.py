@@ -95,7 +95,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, task complete, process",
+        "    branches, task complete, process, shell tool, terminal",
         "fake: not ready",
         "  a fake agent",
         "  it is not installed",
@@ -103,7 +103,7 @@ def test_the_page() -> None:
         "  cannot: rewind, continue without message, native tool,",
         "    terminate on tool, follow up queue, withdraw, turn",
         "    events, usage, permissions, deny tools, verbatim,",
-        "    branches, task complete, process",
+        "    branches, task complete, process, shell tool, terminal",
         "fake: broken",
         "  RuntimeError: boom\\x1b[2J",
     ]

@@ -38,6 +38,7 @@ def test_one_event_for_one_gap(tmp_path: Path, misfire: Misfire, done: str) -> N
         await asyncio.sleep(3630)
         before = world.loop.iteration_count
         clock.move_wall(8 * HOUR)
+        world.supervisor.touch()
         await asyncio.sleep(2)
         assert world.loop.iteration_count == before + (done == "woken")
         missed = world.supervisor.status()["loop"]["lastMissed"]
@@ -46,5 +47,5 @@ def test_one_event_for_one_gap(tmp_path: Path, misfire: Misfire, done: str) -> N
         await asyncio.sleep(10 * 60)
         assert world.loop.iteration_count == before + 1 + (done == "woken")
 
-    world = night(tmp_path, story, agent, recheck_s=1.0)
+    world = night(tmp_path, story, agent)
     assert world.kinds().count("loop.misfire") == 1

@@ -26,8 +26,8 @@ Story = Callable[[World, VirtualClock], Coroutine[Any, Any, None]]
 
 
 def lived(tmp_path: Path, agent: FakeAdapter, story: Story, reaping: Reaping | None = None) -> World:
-    """`story` in a session that may close by itself; clocks are looked at every second, as in a real one."""
-    return night(tmp_path, story, agent, recheck_s=1.0, hold_open=False, reaping=reaping)
+    """`story` in a session that may close by itself."""
+    return night(tmp_path, story, agent, hold_open=False, reaping=reaping)
 
 
 async def ends_at(world: World, seconds: float, reason: str) -> None:
@@ -102,6 +102,7 @@ def test_case_185_the_grace_is_awake_time(tmp_path: Path) -> None:
     lived(tmp_path, FakeAdapter(), story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [Pause(), Stop()], ids=["pause", "stop"])
 def test_an_active_loop_keeps_it_and_a_pause_releases_it_at_once(tmp_path: Path, command: Pause | Stop) -> None:
     """H-05, H-20, D-32."""
@@ -139,6 +140,7 @@ def test_a_loop_at_its_limit_releases_it(tmp_path: Path) -> None:
     lived(tmp_path, FakeAdapter(default=says("continue")), story)
 
 
+@pytest.mark.slow
 def test_case_177_a_turn_in_execution_is_left_alone(tmp_path: Path) -> None:
     """Three hours with signs of life; once it has settled, the next look finds nobody."""
 
@@ -329,6 +331,7 @@ def test_case_182_somebody_acts_while_it_settles(tmp_path: Path) -> None:
     lived(tmp_path, agent, story)
 
 
+@pytest.mark.slow
 def test_case_190_a_thousand_come_and_go(tmp_path: Path) -> None:
     """One timer, and no task left behind."""
 
@@ -362,7 +365,6 @@ def test_nothing_is_armed_more_often_than_needed(tmp_path: Path) -> None:
             looks[0] += 1
 
         world.supervisor.maintain = count
-        world.supervisor.recheck_s = 10_000.0
         await asyncio.sleep(4 * 3600)
 
     lived(tmp_path, FakeAdapter(default=says("continue")), story)

@@ -1,0 +1,323 @@
+"""One running terminal program behind the `Agent` port.
+
+Rules. A message goes in only at an empty prompt; a question on the screen is shown, never answered by a key; a
+program whose question nobody answers in time is ended. What the program does is seen on its screen, so a response
+ends where the screen has come to rest. A decision comes only from the carrier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loopsup.ports import (
+    AbortReason,
+    Accepted,
+    AgentEvents,
+    AgentStarted,
+    AgentUnableError,
+    Conversation,
+    Doing,
+    Handover,
+    Launch,
+    Marker,
+    Prompt,
+    Question,
+    Refused,
+)
+from loopsup.terminal.child import TerminalChild
+from loopsup.terminal.stage import Stage
+from loopsup.wire import events as ev
+from loopsup_pty.profiles import Profile
+from loopsup_pty.reading import MENU_ROWS, Reading, Seen, still
+from loopsup_pty.writing import Writer, typeable, unsendable
+
+READY_S = 60.0  # a CLI that unpacks itself at its very first start takes a third of it
+LOOK_S = 0.1  # between two looks while something moves
+BUSY_S = 1.5  # a program without patterns that has written for so long by itself works
+HAND_S = 1.0  # and this long after a key or a new size it may only be showing that
+FREE_S = 3.0  # a prompt may wait for a redraw to settle
+WAIT_MS = 5_000  # for a person's draft, or a question: each try is two records in the journal
+LAST_ROWS = 3  # of the screen, in the words about an end
+
+
+class _Run:
+    """One response."""
+
+    def __init__(self, turn: str, before: list[str]) -> None:
+        self.turn = turn
+        self.before = before
+        self.aborting = False
+        self.picture: tuple[str, ...] = ()
+
+
+class PtyAgent:
+    """See `loopsup.ports.Agent` and `Staged`."""
+
+    def __init__(self, profile: Profile, argv: Sequence[str], launch: Launch, events: AgentEvents) -> None:
+        self._profile = profile
+        self._argv = list(argv)
+        self._launch = launch
+        self._events = events
+        self._name = Path(self._argv[0]).name
+        self._loop = asyncio.get_running_loop()
+        self._stage: Stage | None = None
+        self._child: TerminalChild | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._ending: asyncio.Task[None] | None = None
+        self._up = self._closing = self._writing = False
+        self._run: _Run | None = None
+        self._question: str | None = None
+        self._moving_since: float | None = None
+        self._why: str | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
+
+    @property
+    def stage(self) -> Stage:
+        assert self._stage is not None, "asked of an agent that has started"
+        return self._stage
+
+    # ---- start and end ----------------------------------------------------------------------------
+
+    async def start(self) -> AgentStarted:
+        launch = self._launch
+        if launch.resume is not None and not self._profile.resumes:
+            raise AgentUnableError(
+                f"{self._name} cannot go on with its earlier conversation by itself; "
+                "where it can with an argument, give that to `start`: -- --resume '--continue' COMMAND"
+            )
+        self._stage = Stage()
+        self._reading = Reading(self._stage, self._profile)
+        self._writer = Writer(self._stage, self._reading, lambda: self.pid is not None, lambda: None)
+        carried = {} if launch.carrier is None else launch.carrier.env
+        try:
+            self._child = await self._stage.spawn(self._argv, cwd=launch.cwd, env={**launch.env, **carried})
+        except OSError as error:
+            raise AgentUnableError(f"the program could not be started ({self._argv[0]}): {error}") from error
+        self._tasks.append(asyncio.create_task(self._until_exit(self._child)))
+        await self._until_ready()
+        self._reading.rested()
+        self._up = True
+        self._tasks.append(asyncio.create_task(self._watch()))
+        identity = launch.session_id if launch.resume is None else launch.resume.id
+        return AgentStarted(Conversation(identity, None, launch.cwd))
+
+    async def _until_ready(self) -> None:
+        """At its prompt, and taking pastes. AgentUnableError, with what is on its screen."""
+        assert self._stage is not None
+        end = self._loop.time() + READY_S
+        seen = Seen.UNSETTLED
+        while self._loop.time() < end:
+            if self.pid is None:
+                await asyncio.wait(self._tasks)
+                raise AgentUnableError(f"{self._name} ended at its start: {self._why}")
+            seen = self._reading.look(self._loop.time())
+            if seen is Seen.MENU:
+                raise AgentUnableError(
+                    f"{self._name} asks a question at its start; run it yourself in this directory once and answer "
+                    f"it: {self._shown(MENU_ROWS)}"
+                )
+            if seen is Seen.IDLE and self._stage.modes.bracketed_paste:
+                return
+            await asyncio.sleep(LOOK_S)
+        if seen is Seen.IDLE:
+            raise AgentUnableError(
+                f"{self._name} does not take pasted text (bracketed paste), so no message can be handed to it safely"
+            )
+        raise AgentUnableError(f"{self._name} was not at its prompt within {READY_S:.0f} s: {self._shown()}")
+
+    def _shown(self, most: int = LAST_ROWS) -> str:
+        """The last rows of its screen, for people."""
+        assert self._stage is not None
+        rows = [" ".join(line.split()) for line in self._stage.picture.lines() if line.strip()]
+        return ev.bounded(" / ".join(rows[-most:]), 500) or "its screen is empty"
+
+    async def _until_exit(self, child: TerminalChild) -> None:
+        reason = await child.wait()
+        self.stage.close()
+        told = f"{reason}; its screen: {self._shown()}"
+        self._why = told if self._why is None else f"{self._why} ({reason})"
+        self._over("the program ended")
+        if self._run is not None:
+            error = {"kind": "agent_lost", "message": self._why}
+            self._finish(self._run, "error", error)
+        if self._up and not self._closing:
+            self._events.lost(self._why)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._child is not None:
+            await self._child.close()
+            await asyncio.wait(self._tasks[:1])
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+        for task in self._tasks[1:]:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # ---- verbs ------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt) -> Handover:
+        if self.pid is None:
+            return Refused(f"{self._name} is not running")
+        if (fault := unsendable(prompt.text)) is not None:
+            return Refused(fault)
+        if self._run is not None or self._writing:
+            return Refused(f"{self._name} is working", busy=True)
+        self._writing = True
+        try:
+            if (why := await self._not_free()) is not None:
+                return Refused(why, busy=True, retry_ms=WAIT_MS)
+            return await self._write(prompt.text)
+        finally:
+            self._writing = False
+            self.stage.changed.set()
+
+    async def _not_free(self) -> str | None:
+        """Why no message can go in now."""
+        end = self._loop.time() + FREE_S
+        while True:
+            seen = self._reading.look(self._loop.time())
+            if seen is Seen.IDLE:
+                break
+            if seen is Seen.MENU:
+                return f"{self._name} asks a question on its screen; answer it there: `loopsup attach`"
+            if self._loop.time() >= end or self.pid is None:
+                return f"{self._name} is not at its prompt"
+            await asyncio.sleep(LOOK_S)
+        if not self._reading.empty():
+            return f"an unsent text stands on the input line of {self._name}; send it or clear it: `loopsup attach`"
+        return None
+
+    async def _write(self, text: str) -> Handover:
+        stage = self.stage
+        self._reading.rested()
+        self._reading.said = " ".join(typeable(text).split())
+        before = stage.picture.lines()
+        stage.hold()
+        try:
+            outcome = await self._writer.hand_over(text)
+        finally:
+            stage.release()
+        if isinstance(outcome, Accepted):
+            if self.pid is None:
+                return Accepted()  # and `lost` has been said
+            self._begin(before)
+        return outcome
+
+    async def abort(self, reason: AbortReason) -> None:
+        run = self._run
+        if run is None or run.aborting:
+            return
+        run.aborting = True
+        self._events.emit(ev.ABORT, {"reason": reason.value})
+        if self._reading.asks(self.stage.picture.lines()):
+            self._launch.log(
+                f"{self._name} asks a question: no key is sent to it, so it is ended where it does not go on"
+            )
+            return
+        self.stage.write(self._profile.interrupt)
+        self.stage.changed.set()
+
+    async def answer(self, question_id: str, allow: bool, text: str) -> None:
+        """No key answers a question; denied (in time) means that the program ends."""
+        if allow or question_id != self._question or self._child is None or self._ending is not None:
+            return
+        self._why = f"it was ended, as nobody answered the question on its screen: {self._shown(MENU_ROWS)}"
+        self._ending = asyncio.create_task(self._child.close())
+
+    async def mark(self, marker: Marker) -> None:
+        """A terminal program has no branches for us."""
+
+    async def announce(self, event: Mapping[str, Any]) -> None:
+        """Nothing is written over somebody else's screen."""
+
+    # ---- what is seen -----------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Look whenever something may have changed, and until it has settled."""
+        stage = self.stage
+        settled = False
+        while self.pid is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stage.changed.wait(), None if settled else LOOK_S)
+            stage.changed.clear()
+            if self.pid is None:
+                return
+            if self._writing:
+                settled = False
+                continue
+            seen = self._reading.look(self._loop.time())
+            self._note(seen)
+            settled = seen in (Seen.IDLE, Seen.MENU)
+
+    def _note(self, seen: Seen) -> None:
+        if seen is Seen.MENU:
+            self._ask()
+            return
+        if self._question is not None and seen is not Seen.UNSETTLED:
+            self._over("answered in its terminal")
+        if self._run is not None:
+            self._follow(self._run, seen)
+        elif seen is Seen.IDLE:
+            self._moving_since = None
+            if not self.stage.draft.open:
+                self._reading.empty()
+        elif self._works_by_itself(seen):
+            self._events.busy()
+            self._begin(self.stage.picture.lines())
+
+    def _works_by_itself(self, seen: Seen) -> bool:
+        if seen is Seen.BUSY:
+            return True
+        if self._reading.tells_work or self.stage.untouched_s < HAND_S:
+            self._moving_since = None
+            return False
+        shown = self.stage.last_output
+        self._moving_since = shown if self._moving_since is None else self._moving_since
+        return shown - self._moving_since >= BUSY_S
+
+    def _follow(self, run: _Run, seen: Seen) -> None:
+        if seen is Seen.IDLE:
+            self._reading.rested()
+            self._finish(run, "aborted" if run.aborting else "stop")
+            self._events.settled(aborted=run.aborting)
+            return
+        picture = still(self.stage.picture.lines())
+        if picture != run.picture:  # something happened, which a spinner is not
+            run.picture = picture
+            self._events.doing(Doing.MODEL)
+
+    def _begin(self, before: list[str]) -> None:
+        self._moving_since = None
+        self._run = _Run(str(uuid.uuid4()), before)
+        self._events.emit(ev.TURN_START, {"turnId": self._run.turn})
+        self._events.doing(Doing.MODEL)
+
+    def _finish(self, run: _Run, reason: str, error: Mapping[str, Any] | None = None) -> None:
+        self._run = None
+        said = ev.bounded(self._reading.news(run.before))
+        if said:
+            data = {"turnId": run.turn, "text": said, "toolRequests": []}
+            self._events.emit(ev.ASSISTANT_MESSAGE, data)
+        end: dict[str, Any] = {"turnId": run.turn, "stopReason": reason}
+        self._events.emit(ev.TURN_END, end if error is None else {**end, "error": dict(error)})
+        self._events.doing(Doing.NOTHING)
+
+    def _ask(self) -> None:
+        if self._question is None:
+            self._question = str(uuid.uuid4())
+            self._events.ask(Question(self._question, "dialog", "", self._reading.question()))
+
+    def _over(self, outcome: str) -> None:
+        question, self._question = self._question, None
+        if question is not None:
+            self._events.ask_over(question, outcome)

@@ -1,0 +1,164 @@
+"""What stands on the program's screen: for the adapter to read, and to be drawn for who comes late.
+
+Drawing costs about a microsecond a byte, so a program that floods its screen must not hold the event loop:
+output is drawn in slices, and of a long backlog only the end is, as nobody could read the rest. Text read from
+here is plain: cells hold no control characters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from loopsup.terminal.child import Size
+
+SLICE = 8 * 1024  # bytes drawn at once: a few milliseconds
+PAUSE_S = 0.002  # between two slices
+MAX_BACKLOG = 256 * 1024  # bytes; more than a few screens full
+KEPT_BACKLOG = 64 * 1024
+MAX_ROWS, MAX_COLS = 300, 500  # of the largest screens; what a client says is not believed beyond
+
+_COLOURS = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+_CODES = {name: number for number, name in enumerate(_COLOURS)}
+_CODES |= {f"bright{name}": number + 60 for number, name in enumerate(_COLOURS)} | {"bfightmagenta": 65}
+
+
+class Cursor(NamedTuple):
+    """Where it stands, from 0."""
+
+    row: int
+    col: int
+
+
+class Picture:
+    """`changed` is called after drawing; `reply` gets what a terminal answers to the program's questions."""
+
+    def __init__(self, size: Size, changed: Callable[[], None], reply: Callable[[bytes], object]) -> None:
+        import pyte  # the extra `pty`
+
+        class Screen(pyte.Screen):  # type: ignore[misc,unused-ignore]
+            def write_process_input(self, data: str) -> None:
+                reply(data.encode("ascii", "ignore"))
+
+        self._screen: Any = Screen(size.cols, size.rows)
+        self._stream: Any = pyte.ByteStream(self._screen)
+        self._changed = changed
+        self._backlog = bytearray()
+        self._timer: asyncio.Handle | None = None
+
+    @property
+    def current(self) -> bool:
+        """Everything the program wrote has been drawn."""
+        return not self._backlog
+
+    @property
+    def size(self) -> Size:
+        return Size(self._screen.lines, self._screen.columns)
+
+    @property
+    def cursor(self) -> Cursor:
+        # behind the last column it waits for the next character to wrap
+        return Cursor(self._screen.cursor.y, min(self._screen.cursor.x, self._screen.columns - 1))
+
+    def lines(self) -> list[str]:
+        """The rows as text, without the blanks at their ends."""
+        return [row.rstrip() for row in self._screen.display]
+
+    def feed(self, data: bytes) -> None:
+        self._backlog += data
+        if len(self._backlog) > MAX_BACKLOG:
+            del self._backlog[:-KEPT_BACKLOG]
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_soon(self._draw)
+
+    def resize(self, size: Size) -> None:
+        """The rows from the top stay, or those above the cursor where they are too many."""
+        screen = self._screen
+        row, col = self.cursor
+        shift = max(0, row - size.rows + 1)
+        kept = {number - shift: screen.buffer[number] for number in range(shift, screen.lines)}
+        screen.resize(size.rows, size.cols)
+        screen.buffer.clear()
+        screen.buffer.update({number: cells for number, cells in kept.items() if number < size.rows})
+        screen.cursor.y, screen.cursor.x = row - shift, min(col, size.cols - 1)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def finish(self) -> None:
+        """Draw what is left, now."""
+        while self._backlog:
+            self._slice()
+
+    def _draw(self) -> None:
+        self._timer = None
+        self._slice()
+        if self._backlog:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._draw)
+        self._changed()
+
+    def _slice(self) -> None:
+        data, self._backlog = bytes(self._backlog[:SLICE]), self._backlog[SLICE:]
+        try:
+            self._stream.feed(data)
+        except Exception:  # a sequence the parser cannot deal with must not end the session: it begins anew
+            self._stream.__init__(self._screen)
+
+    def dump(self) -> bytes:
+        """Draws this picture on a terminal of its size (or a larger one)."""
+        screen = self._screen
+        out = ["\x1b[0m\x1b[r\x1b[2J"]
+        for number in range(screen.lines):
+            row = screen.buffer[number]
+            if row:
+                out.append(f"\x1b[{number + 1};1H{_row(row, screen.columns)}\x1b[0m")
+        if (margins := screen.margins) is not None:
+            out.append(f"\x1b[{margins.top + 1};{margins.bottom + 1}r")
+        cursor = screen.cursor
+        out.append(f"\x1b[{cursor.y + 1};{cursor.x + 1}H")
+        out.append("\x1b[?25l" if cursor.hidden else "\x1b[?25h")
+        return "".join(out).encode("utf-8", "replace")
+
+
+def _row(row: Any, columns: int) -> str:
+    out, style = [], ""
+    for number in range(columns):
+        cell = row[number]
+        now = _style(cell)
+        if now != style:
+            out.append(f"\x1b[0{now}m")
+            style = now
+        out.append(cell.data)
+    return "".join(out)
+
+
+def _style(cell: Any) -> str:
+    """SGR parameters, each with its semicolon."""
+    parts = [
+        code
+        for code, on in (
+            (";1", cell.bold),
+            (";3", cell.italics),
+            (";4", cell.underscore),
+            (";5", cell.blink),
+            (";7", cell.reverse),
+            (";9", cell.strikethrough),
+        )
+        if on
+    ]
+    return "".join(parts) + _colour(cell.fg, 30) + _colour(cell.bg, 40)
+
+
+def _colour(name: str, base: int) -> str:
+    if name == "default":
+        return ""
+    if name in _CODES:
+        return f";{base + _CODES[name]}"
+    try:
+        red, green, blue = bytes.fromhex(name)
+    except ValueError:
+        return ""
+    return f";{base + 8};2;{red};{green};{blue}"

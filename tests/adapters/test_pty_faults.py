@@ -1,0 +1,302 @@
+"""A terminal program at its worst (recipes T5, T7, T9): nothing is sent twice, into a menu or into a draft."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from loopsup.ports import AbortReason, Accepted, AgentUnableError, Refused, Unknown
+from loopsup.terminal.stage import Seat
+from loopsup.testing.recording import Asked, AskOver
+from loopsup.wire import events as ev
+from tests.support.pty_harness import ANY, RESUMABLE, SEEN, PtyHarness, Running, running
+
+pytestmark = pytest.mark.slow
+
+LONG = "[loop iteration]\n" + "".join(f"line {number}: é \x1b[201~\x07 \U0001f501\n" for number in range(300)) + "end"
+SAY = [{"say": "Here I am."}]
+
+
+def drive(harness: PtyHarness, scenario: Callable[[Running], Awaitable[None]], **changes: Any) -> None:
+    async def run() -> None:
+        async with running(harness, **changes) as it:
+            await scenario(it)
+
+    asyncio.run(asyncio.wait_for(run(), 100))
+
+
+def sit(it: Running) -> tuple[Seat, bytearray]:
+    """A person attaches."""
+    seen = bytearray()
+    return it.agent.stage.join(seen.extend, 30, 100), seen
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(40):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+def questions(it: Running) -> list[Asked]:
+    return [call for call in it.events.calls if isinstance(call, Asked)]
+
+
+def screen(it: Running) -> str:
+    return "\n".join(it.agent.stage.picture.lines())
+
+
+@pytest.mark.parametrize(
+    ("profile", "start"),
+    [(SEEN, {}), (RESUMABLE, {"joined": True}), (SEEN, {"lose_enter": 1})],
+    ids=["plain", "joined, by silence", "lost Enter"],
+)
+def test_a_long_message_arrives_once_and_unharmed(tmp_path: Path, profile: Any, start: dict[str, Any]) -> None:
+    """8 kB, many lines, escape bytes in it; a program that takes text and Enter for one paste, or loses an Enter."""
+    harness = PtyHarness(tmp_path, profile)
+    harness.write([SAY], **start)
+
+    async def scenario(it: Running) -> None:
+        assert await it.hand_over(LONG) == Accepted()
+        await it.settled()
+
+    drive(harness, scenario)
+    assert harness.heard() == [LONG.replace("\x1b", "␛").replace("\x07", "␇")]
+
+
+def test_what_cannot_be_verified_is_unknown_and_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enter is a new line there, for ever."""
+    monkeypatch.setattr("loopsup_pty.writing.TAKEN_S", 2.0)
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY], enter_is_text=True)
+
+    async def scenario(it: Running) -> None:
+        assert isinstance(await it.hand_over(), Unknown)
+        assert screen(it).count("[loop iteration]") == 1
+        assert it.events.settlements() == []
+
+    drive(harness, scenario)
+    assert harness.heard() == []
+
+
+def test_a_draft_is_left_alone(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path, RESUMABLE)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        seat, seen = sit(it)
+        assert b"fake tui" in seen
+        seat.typed(b"half a thou")
+        await until(lambda: "❯ half a thou" in screen(it))
+        refused = await it.hand_over()
+        assert isinstance(refused, Refused)
+        assert (refused.busy, "unsent text stands" in refused.reason) == (True, True)
+        assert "❯ half a thou" in screen(it)
+        for _ in "half a thou":
+            seat.typed(b"\x7f")
+        await until(lambda: screen(it).endswith("❯") or "❯\n" in screen(it))
+        assert await it.hand_over() == Accepted()
+        await it.settled()
+
+    drive(harness, scenario)
+    assert harness.heard() == ["[loop iteration]"]
+
+
+def test_a_person_types_a_message_of_their_own(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([[{"hang": True}]])
+
+    async def scenario(it: Running) -> None:
+        seat, _ = sit(it)
+        seat.typed(b"what is this?\r")
+        await until(lambda: it.events.emitted(ev.TURN_START))
+        assert isinstance(await it.hand_over(), Refused)
+        seat.typed(b"\x1b")
+        await it.settled()
+        assert it.events.settlements() == [False]
+
+    drive(harness, scenario)
+    assert harness.heard() == ["what is this?"]
+
+
+def test_a_menu_is_shown_and_gets_no_key(tmp_path: Path) -> None:
+    """It is over when somebody answers it at the terminal; the run goes on."""
+    harness = PtyHarness(tmp_path)
+    harness.write([[{"menu": "Delete everything?"}, {"say": "As you say."}]])
+
+    async def scenario(it: Running) -> None:
+        assert await it.hand_over() == Accepted()
+        await it.events.wait_for("the question", lambda: bool(questions(it)))
+        (asked,) = questions(it)
+        assert (asked.question.kind, "Delete everything?" in asked.question.text) == ("dialog", True)
+        await it.agent.abort(AbortReason.USER)
+        await it.agent.answer(asked.question.id, True, "")
+        assert harness.kept("key") == []
+        assert isinstance(await it.hand_over(), Refused)
+        seat, _ = sit(it)
+        seat.typed(b"1")
+        await it.settled()
+        assert AskOver(asked.question.id, "answered in its terminal") in it.events.calls
+
+    drive(harness, scenario)
+    assert [item["text"] for item in harness.kept("key")] == ["b'1'"]
+
+
+def test_a_menu_between_two_iterations_keeps_the_next_one_waiting(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        (tmp_path / "work" / "x").touch()
+        seat, _ = sit(it)
+        harness.write([[{"menu": "Sure?"}]])
+        seat.typed(b"go\r")
+        await it.events.wait_for("the question", lambda: bool(questions(it)))
+        assert isinstance(await it.hand_over(), Refused)
+        assert harness.kept("key") == []
+
+    drive(harness, scenario)
+
+
+def test_a_question_nobody_answers_ends_the_program(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([[{"menu": "Delete everything?"}]])
+
+    async def scenario(it: Running) -> None:
+        await it.hand_over()
+        await it.events.wait_for("the question", lambda: bool(questions(it)))
+        (asked,) = questions(it)
+        await it.agent.answer(asked.question.id, False, "nobody is there")
+        await it.events.wait_for("`lost`", lambda: bool(it.events.losses()))
+        (reason,) = it.events.losses()
+        assert "nobody answered the question" in reason
+        assert "Delete everything?" in reason
+        assert reason.endswith("(exit status 0)")
+
+    drive(harness, scenario)
+    assert harness.kept("key") == []
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ({"exit": 3, "words": "no licence\r\n"}, "ended at its start: exit status 3; its screen: no licence"),
+        ({"question": "Do you trust the authors?"}, "asks a question at its start; run it yourself"),
+        ({"plain": True}, "does not take pasted text"),
+        ({"mute": True}, "was not at its prompt within"),
+    ],
+    ids=["ends", "asks", "takes no paste", "shows nothing"],
+)
+def test_a_start_that_fails_says_why(
+    tmp_path: Path, start: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopsup_pty.agent.READY_S", 4.0)
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY], **start)
+
+    async def nothing(it: Running) -> None:
+        raise AssertionError("it came up")
+
+    with pytest.raises(AgentUnableError) as error:
+        drive(harness, nothing)
+    assert words in str(error.value)
+
+
+def test_a_program_that_cannot_be_resumed_says_how_it_could(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path, SEEN)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        async with running(PtyHarness(tmp_path, SEEN), resume=it.started.conversation):
+            pass
+        once = PtyHarness(tmp_path, ANY)
+        agent = once.adapter.agent(once.launch(it.started.conversation), it.events)
+        with pytest.raises(AgentUnableError, match="--resume '--continue' COMMAND"):
+            await agent.start()
+        await agent.close()
+
+    drive(harness, scenario)
+
+
+def test_a_flood_is_drained_and_drawn_at_its_end(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([[{"flood": 30_000}, {"say": "after the flood"}]])
+
+    async def scenario(it: Running) -> None:
+        await it.hand_over()
+        await it.settled()
+        assert "after the flood" in screen(it)
+
+    drive(harness, scenario)
+
+
+def test_silence_alone_tells_the_end_of_a_response(tmp_path: Path) -> None:
+    """No pattern, no spinner for a while shorter than the silence that counts."""
+    harness = PtyHarness(tmp_path, RESUMABLE)
+    harness.write([[{"sleep": 3.0}, {"say": "It took a while."}]])
+
+    async def scenario(it: Running) -> None:
+        assert await it.hand_over() == Accepted()
+        await it.settled()
+        assert it.events.emitted(ev.ASSISTANT_MESSAGE)[0]["text"].splitlines()[0] == "It took a while."
+
+    drive(harness, scenario)
+
+
+def test_a_stubborn_program_and_its_child_do_not_survive(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([[{"hang": True}]], ignore_hup=True, ignore_escape=True, grandchild=True)
+    family: list[psutil.Process] = []
+
+    async def scenario(it: Running) -> None:
+        await it.hand_over()
+        assert it.agent.pid is not None
+        leader = psutil.Process(it.agent.pid)
+        family.extend([leader, *leader.children(recursive=True)])
+        assert len(family) == 2
+
+    drive(harness, scenario)
+    assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_what_would_be_a_command_there_is_refused(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        refused = await it.hand_over("!rm -rf x")
+        assert isinstance(refused, Refused)
+        assert (refused.busy, "cannot begin with / or !" in refused.reason) == (False, True)
+
+    drive(harness, scenario)
+    assert harness.heard() == []
+
+
+def test_who_comes_late_sees_the_screen_and_all_see_all_of_it(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        stage = it.agent.stage
+        wide, tall = bytearray(), bytearray()
+        first = stage.join(wide.extend, 20, 100)
+        second = stage.join(tall.extend, 50, 60)
+        assert stage.picture.size == (20, 60)
+        for seen in (wide, tall):
+            assert b"fake tui" in seen
+            assert b"\x1b[?2004h" in seen
+        first.leave()
+        assert stage.picture.size == (50, 60)
+        second.leave()
+        assert stage.picture.size == (50, 60)
+        await until(lambda: stage.quiet_s > 0.5)
+        assert await it.hand_over() == Accepted()
+        await it.settled()
+
+    drive(harness, scenario)

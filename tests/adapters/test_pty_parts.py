@@ -1,0 +1,90 @@
+"""The parts of the pty adapter that need no program: its arguments, what is typed, what is seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from loopsup.errors import UsageError
+from loopsup_pty import profiles
+from loopsup_pty.arguments import Command, parse
+from loopsup_pty.writing import typeable, unsendable
+
+
+def test_options_stand_before_the_command() -> None:
+    args = ("--ready", "^>", "--quiet=3s", "--resume", "--continue '{id}'", "prog", "--ready", "mine")
+    changed = replace(profiles.ANY, ready="^>", quiet_s=3.0, again=("--continue", "{id}"))
+    assert parse(profiles.ANY, args) == Command(changed, ("prog", "--ready", "mine"))
+
+
+def test_arguments_of_a_profile_are_the_programs_own() -> None:
+    claude = profiles.KNOWN["claude-tui"]
+    assert parse(claude, ("--ready", "x")) == Command(claude, ("--ready", "x"))
+    assert parse(claude, ()) == Command(claude, ())
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "needs the command line"),
+        (("--quiet", "3s"), "needs the command line"),
+        (("--quiet",), "--quiet needs a value"),
+        (("--quiet", "soon", "x"), "--quiet is a time from 200ms to 10m"),
+        (("--quiet", "10ms", "x"), "--quiet is a time from 200ms to 10m"),
+        (("--ready", "(", "x"), "--ready is no regular expression"),
+        (("--resume", "'", "x"), "--resume cannot be split"),
+        (("--resume", " ", "x"), "--resume needs the arguments"),
+        (("--fancy", "x"), "'--fancy' is no option of the agent 'pty'"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(args: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        parse(profiles.ANY, args)
+
+
+def test_nothing_that_is_typed_acts_on_the_terminal() -> None:
+    text = "a\x1b[201~b\r\nc\td\x07e\x7ff\x9bg\ud800h\x00"
+    assert typeable(text) == "a␛[201~b\nc\td␇e␡f\ufffdg\ufffdh␀"
+    typeable(text).encode()
+
+
+@pytest.mark.parametrize("text", ["/quit", "!rm -rf x", "  /quit", "\n!x", "ends in \\", "ends in \\\n"])
+def test_what_the_program_would_take_for_something_else_is_not_typed(text: str) -> None:
+    assert unsendable(text) is not None
+
+
+def test_an_ordinary_message_is_typed() -> None:
+    assert unsendable("[loop iteration]\n/not first\\ nor last") is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "Overwrite it? [y/N]",
+        "Continue (yes/no)",
+        "❯ 1. Yes, and don't ask again",
+        "› 1) Allow",
+        "Press enter to continue",
+        "(Use arrow keys)",
+        "Enter to confirm · Esc to cancel",
+        "│ Confirm folder trust │",
+    ],
+)
+def test_questions_are_known_by_their_words(row: str) -> None:
+    assert profiles.pattern(profiles.MENU).search(row)
+
+
+@pytest.mark.parametrize(
+    "row", ["❯ ", "1. first do this", "> 1. quoted", "I pressed enter", "the y/n question", "esc to interrupt"]
+)
+def test_prose_is_no_question(row: str) -> None:
+    assert not profiles.pattern(profiles.MENU).search(row)
+
+
+def test_every_pattern_of_the_table_is_one() -> None:
+    for profile in profiles.KNOWN.values():
+        for text in (profile.ready, profile.empty, profile.busy, profile.menu):
+            assert text is None or profiles.pattern(text)
+        assert profile.summary.startswith("untested: ") is not profile.tested
