@@ -70,7 +70,7 @@ export class Terminal {
       });
     this.byHand = byHand || this.invited;
     const kept = globalThis as Json;
-    if (kept.__loopsupDivided) ctx.ui.notify(DIVIDED, "info");
+    if (kept.__loopsupDivided) ctx.ui.notify(DIVIDED, "warning");
     delete kept.__loopsupDivided;
     if (byHand) await this.guard(ctx, true);
   }
@@ -79,7 +79,7 @@ export class Terminal {
   divided(ctx: ExtensionContext, what: string): void {
     if (ctx.mode !== "tui" || !this.active) return;
     if (what === "fork") (globalThis as Json).__loopsupDivided = true;
-    else ctx.ui.notify(DIVIDED, "info");
+    else ctx.ui.notify(DIVIDED, "warning");
   }
 
   // At its end. True: what was known of the supervisor is void.
