@@ -22,7 +22,8 @@ from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
 from loopsup.wire.events import LOOP_ATTENTION, LOOP_TRANSITION, TURN_END
-from loopsup.wire.status import SessionFacts, status_object, without_owner
+from loopsup.wire.journal import Record
+from loopsup.wire.status import Lost, SessionFacts, lost_of, status_object, without_owner
 from loopsup.wire.transition import transition_data
 
 if TYPE_CHECKING:
@@ -37,7 +38,19 @@ def status(session: Session, *, alive: bool = False, clock: Clock | None = None)
     now = (clock or supervisors_clock(os.environ)).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
-    return status_object(facts, loop, now)
+    return status_object(facts, loop, now, lost=None if alive else _lost(session, tail))
+
+
+def _lost(session: Session, tail: journal.Tail) -> Lost | None:
+    """What was going on when the supervisor died; the newest line it wrote anywhere is its last sign of life."""
+    from loopsup.store import eventlog
+
+    found = lost_of(tail.loop, tail.last.at if isinstance(tail.last, Record) else 0)
+    if found is None:
+        return None
+    with contextlib.suppress(LoopsupError):  # the journal has what matters
+        found = replace(found, seen_at=max(found.seen_at, eventlog.newest_at(session.folder) or 0))
+    return found
 
 
 def pause(session: Session) -> Response:

@@ -14,8 +14,7 @@ from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
 from loopsup.clock import mono_ms
-from loopsup.errors import EXIT_DONE, ClosingError, SupervisorGoneError
-from loopsup.store.lock import LockHeldError
+from loopsup.errors import EXIT_DONE, ClosingError, RefusedError, SupervisorGoneError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
 CLOSING_MS = 60_000  # a hook that runs to its limit and an agent that has to be made to end take half of it
@@ -37,7 +36,7 @@ def perform(session: Session, request: Request, without: Otherwise) -> Response:
         return response
     try:
         return without(session)
-    except LockHeldError:  # somebody took the session in between: most likely a supervisor, which then answers
+    except RefusedError:  # somebody took the session in between: most likely a supervisor, which then answers
         response = ask(session, request)
         if response is None:
             raise
@@ -56,14 +55,14 @@ def ask(session: Session, request: Request, timeout_s: float | None = None) -> R
         except ClosingError:  # it closes by itself just now: then another way is open
             if mono_ms() - began >= CLOSING_MS:
                 raise
-            _pause(RETRY_S)
+            pause(RETRY_S)
             silent = mono_ms()
         except client.UnreachableError as error:
             if not session.alive():
                 return None
             if mono_ms() - silent >= ANSWER_TIMEOUT_S * 1000:
                 raise not_answering(session) from error
-            _pause(RETRY_S)
+            pause(RETRY_S)
     return None
 
 
@@ -98,7 +97,8 @@ def finish(session: Session, response: Response, *, as_json: bool) -> int:
     return EXIT_DONE
 
 
-def _pause(seconds: float) -> None:
+def pause(seconds: float) -> None:
+    """Wait so long."""
     import time
 
     time.sleep(seconds)

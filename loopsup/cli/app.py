@@ -47,6 +47,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "close": "close",
         "ls": "ls",
         "agents": "agents",
+        "rules": "rules",
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",

@@ -245,6 +245,8 @@ def _notes(event: happened.Event, before: Loop | None, after: Loop | None) -> li
             notes.append((f"{verb}_asked", f"{verb} asked for; it waits until the iteration has settled"))
         case happened.BranchMoved():
             notes.append(("branch", "the conversation moved to another branch"))
+        case happened.TtsrInjection(rules) if rules:
+            notes.append(("rule", f"a response was interrupted for {', '.join(rules)} and tried again"))
         case happened.AgentStartFailed(reason):
             notes.append(("agent_start_failed", f"the agent could not be started: {reason}"))
         case _:
@@ -298,7 +300,7 @@ def _policy_change(before: Policy, after: Policy) -> str:
 
     was, now = words(before), words(after)
     changes = [f"{key} {was[key]} → {now[key]}" for key in was if was[key] != now[key]]
-    return f"updated by you: {', '.join(changes)}"
+    return f"updated by you: {', '.join(changes)}" if changes else "updated by you"  # by less than is shown
 
 
 def rhythm_words(policy: Policy) -> str:

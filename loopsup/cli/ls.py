@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.cli import render
 from loopsup.cli.common import JsonOption, out_json
+from loopsup.cli.status_words import NOT_ANSWERING
 from loopsup.core.reasons import short
 from loopsup.errors import EXIT_DONE, LoopsupError
 from loopsup.wire.control import Request
@@ -91,7 +92,7 @@ def from_files(entry: Entry, now: Moment) -> Status:
         alive=alive,
         responding=False,
         pid=None if entry.owner is None else entry.owner.pid,
-        problem=entry.problem,
+        problem=entry.problem or (NOT_ANSWERING if alive and known is not None else None),
     )
     return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
 
@@ -117,7 +118,8 @@ def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | Non
         shown = [render.pad(render.one_line(cells[at], size), size) for at, size in zip(columns, widths, strict=True)]
         lines.append(render.fit(GAP.join(shown).rstrip(), width))
     for status in found:
-        if problem := status["session"].get("problem"):
+        problem = status["session"].get("problem")
+        if problem and problem != NOT_ANSWERING:  # that stands in its row already
             line = f"{render.safe(status['session']['name'])}: {render.one_line(problem, render.UNCUT)}"
             lines += render.wrap(line, width, after=render.INDENT)
     return lines

@@ -35,6 +35,7 @@ class Order:
     agent_args: tuple[str, ...]
     cwd: Path
     continuity: dict[str, Any] = field(default_factory=dict)
+    park: bool = False
 
 
 class How(StrEnum):

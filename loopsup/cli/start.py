@@ -72,6 +72,9 @@ def start(
     continuity: ContinuityOption = None,
     continuity_max_resumes: MaxResumesOption = None,
     continuity_stream_delay_ms: StreamDelayOption = None,
+    park: Annotated[
+        bool, typer.Option("--park", help="Close the agent between wakes at least 10m apart; resume it for the next.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as the loop is accepted.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the supervisor in this process.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --foreground: stay when the loop has ended.")] = False,
@@ -102,7 +105,17 @@ def start(
         warnings = checked.warnings
     faults.refuse()
     order = starting.Order(
-        text, with_defaults(policy), after_ms, agent, session, continue_, allow_all, agent_args, here(), recovery
+        text,
+        with_defaults(policy),
+        after_ms,
+        agent,
+        session,
+        continue_,
+        allow_all,
+        agent_args,
+        here(),
+        recovery,
+        park,
     )
     warn(starting.key_warnings(agent_args))
     if foreground:

@@ -12,6 +12,7 @@ import contextlib
 import re
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
@@ -126,6 +127,13 @@ def hook_warnings() -> list[str]:
     return [] if problem is None else [f"the attention hook cannot be used: {problem}"]
 
 
+def rule_warnings(cwd: Path) -> tuple[str, ...]:
+    """Stream rules that will not act though somebody may count on them."""
+    from loopsup.in_force import rules_in_force
+
+    return rules_in_force(cwd).notices
+
+
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
@@ -135,6 +143,7 @@ def _placed(order: Order) -> Place:
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place
+    warn(rule_warnings(order.cwd))
     adapter = place.adapter
     if adapter is None:
         assert place.session is not None
@@ -171,6 +180,8 @@ def _request(order: Order) -> Request:
         args["afterMs"] = order.after_ms
     if order.continuity:
         args["continuity"] = order.continuity
+    if order.park:
+        args["park"] = True
     return Request("start", args)
 
 

@@ -82,6 +82,7 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
     head = headline(loop, now, zone) + next_loop(status)
     rows += [
         *_trouble(status["session"]),
+        *_lost(loop, zone, now),
         ("objective", loop["objective"]),
         ("progress", _progress(loop)),
         ("time", _time(loop, zone, now)),
@@ -172,6 +173,7 @@ def session_line(session: Status) -> str:
     else:
         clients = session.get("clients") or 0
         serving = "supervisor alive" + (f", {clients} following" if clients else "")
+        serving += ", agent closed until the wake" if session.get("parked") else ""
     pid = f" (pid {supervisor['pid']})" if supervisor["alive"] and supervisor.get("pid") else ""
     return f"{session['name']} · {session['agent']} · {serving}{pid} · {session['cwd']}"
 
@@ -191,6 +193,28 @@ def _due(loop: Status, now: int, zone: tzinfo | None) -> str:
     left = parse_instant(loop["nextDueAt"]) - now
     how_long = f"in {wait_span(left)}" if left >= 0 else f"{span(-left)} ago"
     return f"at {local_time(loop['nextDueAt'], now, zone)} ({how_long})"
+
+
+def _lost(loop: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]]:
+    """When the supervisor was last seen, and what it was doing."""
+    lost = loop.get("lost")
+    if lost is None:
+        return []
+    what = f"iteration {lost['iteration']}"
+    if lost["iteration"] is None:
+        doing = "nothing was in flight"
+    elif lost["decision"] is not None:
+        doing = f"{what} had been decided: {lost['decision']}"
+    elif lost["delivery"] == "accepted":
+        doing = f"the agent was working on {what}, which is not repeated"
+    elif lost["delivery"] == "pending":
+        doing = f"a further prompt of {what} waited for its time"
+    else:
+        doing = f"{what} was on its way to the agent: it may have arrived, and is not sent again"
+    ago = span(max(0, now - parse_instant(lost["lastSeenAt"])))
+    return [
+        ("LOST", f"the supervisor was last seen at {local_time(lost['lastSeenAt'], now, zone)}, {ago} ago; {doing}")
+    ]
 
 
 def _progress(loop: Status) -> str:

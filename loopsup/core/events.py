@@ -150,6 +150,16 @@ class BranchMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TtsrInjection:
+    """A reminder of stream rules went into the conversation: of `rules` now; `injected` so far on this branch, the
+    rest of what a `once` rule needs to know after a restart. Changes no loop, and is journaled all the same.
+    """
+
+    rules: tuple[str, ...]
+    injected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A supervisor (or a command without one) took over the journal.
 
@@ -173,6 +183,7 @@ Fact = (
     | AgentStartFailed
     | ConversationForking
     | BranchMoved
+    | TtsrInjection
     | Opened
 )
 Event = Command | Fact

@@ -34,6 +34,7 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
 from loopsup.core.model import Delivery, Loop, Moment, Queued, Running, Waiting
@@ -105,7 +106,9 @@ def step(loop: Loop | None, event: Event, now: Moment) -> Step:
         case BranchMoved():
             return lifecycle.on_branch(loop, event, now)
         case _:
-            return Step(None) if loop is None else _fact(loop, event, now)
+            if loop is None or isinstance(event, TtsrInjection):  # a stream rule is none of the loop's business
+                return Step(loop)
+            return _fact(loop, event, now)
 
 
 def _fact(

@@ -25,6 +25,7 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
 from loopsup.core.model import State
@@ -103,6 +104,7 @@ EVENTS: tuple[type, ...] = (
     AgentStartFailed,
     ConversationForking,
     BranchMoved,
+    TtsrInjection,
     Opened,
 )
 PLACES: tuple[Place, ...] = (None, *State)

@@ -108,9 +108,18 @@ class Handlers:
             idle=self._supervisor.host.idle,
         )
         said = _overrides(args.get("continuity"), NOTHING_SAID)
+        park = self._park(args)
         done = self._command(event)
+        self._supervisor.park(park)
         self._supervisor.recover(said)
         return done
+
+    def _park(self, args: Mapping[str, Any]) -> bool:
+        park = args.get("park") is True
+        if park and not self._supervisor.host.slot.capabilities.resume:
+            agent = self._supervisor.identity.agent
+            raise AgentUnableError(f"--park needs an agent that can resume its conversation; '{agent}' cannot")
+        return park
 
     async def _pause(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return self._command(Pause())

@@ -71,7 +71,7 @@ def marked(mark: str) -> set[psutil.Process]:
     for pid in psutil.pids():
         with contextlib.suppress(OSError, psutil.Error):  # a stranger's, or over already
             process = psutil.Process(pid)
-            if pid != os.getpid() and process.environ().get(MARK) == mark and _alive(process):
+            if pid != os.getpid() and process.environ().get(MARK) == mark and alive(process):
                 found.add(process)
     return found
 
@@ -96,7 +96,7 @@ async def end_all(family: set[psutil.Process]) -> bool:
                 member.send_signal(number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                while any(map(_alive, family)):  # noqa: ASYNC110
+                while any(map(alive, family)):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
                 return True
     return False
@@ -110,10 +110,11 @@ def _left(folder: Path) -> psutil.Process | None:
         same = abs(process.create_time() - began) < SAME_BEGIN_S and os.getsid(pid) == pid
     except (OSError, StorageError, psutil.Error, ValueError, TypeError, KeyError, OverflowError):
         return None
-    return process if same and _alive(process) else None
+    return process if same and alive(process) else None
 
 
-def _alive(process: psutil.Process) -> bool:
+def alive(process: psutil.Process) -> bool:
+    """Whether it runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

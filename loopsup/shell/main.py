@@ -104,6 +104,7 @@ class _Session:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
                 self._open_files(supervisor)
+            supervisor.book.open(Path(self._identity.cwd), guest=self._invite is not None)
             await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
@@ -183,6 +184,7 @@ class _Session:
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,
             log=self._log.write,
+            hold_tools=supervisor.host.rules.active,
             invite=self._invite,
         )
 

@@ -112,6 +112,7 @@ class Performer:
         supervisor = self._supervisor
         if marker is None:
             supervisor.moved_to(None)
+            supervisor.book.moved(None)
             return
         try:
             record = find_record(supervisor.folder, marker.loop_id, marker.seq)
@@ -120,6 +121,7 @@ class Performer:
             return
         if record is not None:
             supervisor.moved_to(record.loop)
+            supervisor.book.moved(marker.seq)
         else:
             told = f"this branch is marked with state {marker.seq} of a loop that is not in this session's journal"
             supervisor.publish(words.LOOP_NOTICE, {"message": told})

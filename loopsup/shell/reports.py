@@ -64,6 +64,7 @@ class Reports(Desk):
         pid = supervisor.host.slot.pid
         supervisor.log(f"the agent is up (process {pid}, conversation {conversation.id})")
         leftover.note(supervisor.folder, pid, supervisor.log)
+        supervisor.parking.came_up()
         kind = words.SESSION_START if supervisor.identity.agent_session_id is None else words.SESSION_RESUME
         data: dict[str, Any] = {"agent": supervisor.identity.agent, "agentSessionId": conversation.id}
         if conversation.file is not None:

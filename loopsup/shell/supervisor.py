@@ -34,9 +34,11 @@ from loopsup.shell.carrier import Carriers
 from loopsup.shell.continuity import leaving, settings
 from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
+from loopsup.shell.parking import Parking
 from loopsup.shell.performer import Performer
 from loopsup.shell.questions import Questions
 from loopsup.shell.reports import Reports
+from loopsup.shell.rule_book import RuleBook
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.tasks import Tasks
 from loopsup.shell.vacancy import Vacancy
@@ -85,6 +87,7 @@ class Supervisor:
         self._close_reason: str | None = None
         self.recheck_s = ARMED_SLEEP_S
         self.vacancy = Vacancy(self)
+        self.parking = Parking(self)
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
@@ -92,6 +95,7 @@ class Supervisor:
         slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, Reports(self), questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self.book = RuleBook(self)
         self._continuity = continuity or ContinuityConfig()
         self.host.recovery.change(settings(self._continuity, identity.continuity))
 
@@ -119,6 +123,7 @@ class Supervisor:
             pid=None if over else self._pid,
             clients=self.bus.followers,
             problem=problem,
+            parked=self.parking.parked,
         )
 
     def status(self) -> dict[str, Any]:
@@ -139,6 +144,15 @@ class Supervisor:
         if not self.host.recovery.settings.on:
             self.fact(RedeliveryEnded(self.host.idle))
         self.touch()
+
+    def park(self, wanted: bool) -> None:
+        """Whether the agent is closed between wakes that are far apart, for the loop that begins."""
+        if wanted != self.identity.park:
+            changed = replace(self.identity, park=wanted)
+            save_identity(self.folder, changed)
+            self.identity = changed
+            if self.host.slot.up:
+                self.parking.came_up()
 
     # ---- events into the core ---------------------------------------------------------------------
 
@@ -247,7 +261,7 @@ class Supervisor:
     def _patience_s(self, now: Moment) -> float:
         retry_at = None if self.keeper is None else self.keeper.retry_at
         waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
-        monos = [self.host.due(), retry_at, self.vacancy.due()]
+        monos = [self.host.due(), retry_at, self.vacancy.due(), self.parking.due()]
         waits += [max(0, at - now.mono) for at in monos if at is not None]
         armed = [wait for wait in waits if wait is not None]
         return min(min(armed) / 1000, self.recheck_s) if armed else IDLE_SLEEP_S
@@ -261,6 +275,7 @@ class Supervisor:
         self.host.tick(now)
         self.maintain()
         self.vacancy.tick(now)
+        self.parking.tick(now)
 
     async def close(self, reason: str) -> None:
         """Persist an active loop as paused, end the turn and the agent, say goodbye (L-109)."""

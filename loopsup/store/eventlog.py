@@ -163,6 +163,12 @@ def _backwards(folder: Path) -> Iterator[dict[str, Any]]:
         os.close(fd)
 
 
+def newest_at(folder: Path) -> int | None:
+    """The wall instant of the newest event, None where there is none. StorageError."""
+    newest = next(_backwards(folder), None)
+    return None if newest is None else parse_instant(newest["at"])
+
+
 def _next_seq(folder: Path) -> int:
     newest = next(_backwards(folder), None)
     return 1 if newest is None else newest["seq"] + 1

@@ -14,6 +14,7 @@ def session_facts(
     pid: int | None,
     clients: int = 0,
     problem: str | None = None,
+    parked: bool = False,
 ) -> SessionFacts:
     """The facts of a session whose identity can be read."""
     return SessionFacts(
@@ -28,4 +29,5 @@ def session_facts(
         pid=pid,
         clients=clients,
         problem=problem,
+        parked=parked,
     )

@@ -2,7 +2,8 @@
 
 `session_id` is loopsup's. `agent_session_id` and `agent_file` are the agent's and stay empty until it has told
 them. `command` is the configured executable (None: the usual one), `args` the command line as given after `--`.
-`continuity` is what `start` and `update` said about the recovery of interrupted responses.
+`continuity` is what `start` and `update` said about the recovery of interrupted responses, `park` whether the agent
+is closed between wakes that are far apart.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Identity:
     agent_file: str | None = None
     allow_all: bool = False
     continuity: Overrides = NOTHING_SAID
+    park: bool = False
 
 
 def save_identity(folder: Path, identity: Identity) -> None:
@@ -56,6 +58,7 @@ def save_identity(folder: Path, identity: Identity) -> None:
         "agent_session_id": identity.agent_session_id,
         "agent_file": identity.agent_file,
         "allow_all": identity.allow_all,
+        "park": identity.park,
         "continuity": _given(asdict(identity.continuity)) or None,
     }
     given = _given(table)
@@ -97,6 +100,7 @@ def _identity(table: dict[str, Any]) -> Identity:
         agent_file=_optional(table, "agent_file"),
         allow_all=_value(table, "allow_all", bool),
         continuity=_overrides(table.get("continuity", {})),
+        park="park" in table and _value(table, "park", bool),
     )
 
 

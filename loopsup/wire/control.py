@@ -23,7 +23,7 @@ Arguments by verb (all optional unless said):
     reap      from another session, where more live than are wanted: close, unless somebody needs this one
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
               maxIterations, misfire: "once", "skip" or ms}), afterMs, continuity {enabled, maxResumes: number or
-              "unlimited", streamDelayMs}
+              "unlimited", streamDelayMs}, park: bool
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int

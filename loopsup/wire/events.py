@@ -48,6 +48,8 @@ LOOP_HOOK = "loop.hook"
 LOOP_MISFIRE = "loop.misfire"
 LOOP_NOTICE = "loop.notice"
 CONTINUITY_RECOVERY = "continuity.recovery"
+TTSR_TRIGGERED = "ttsr_triggered"
+TTSR_INJECTION = "ttsr_injection"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -72,6 +74,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     LOOP_MISFIRE: ("dueAt", "missedByMs", "count", "why", "done"),
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
+    TTSR_TRIGGERED: ("rules",),
+    TTSR_INJECTION: ("rules", "partial"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),
@@ -111,12 +115,13 @@ def encode(event: ConversationEvent) -> bytes:
 
     Never longer than `MAX_EVENT`: of an event that would be, only the beginning of each text is kept.
     """
-    line = _line(event)
+    # To encode tens of megabytes only to see that they are too many would hold everybody up for seconds.
+    line = _line(event) if _text_size(event.data) <= MAX_EVENT else None
     for limit in CUTS:
-        if len(line) <= MAX_EVENT:
+        if line is not None and len(line) <= MAX_EVENT:
             return line
         line = _line(replace(event, data=_cut(event.data, limit)))
-    if len(line) > MAX_EVENT:  # not its texts: hundreds of thousands of small things
+    if line is None or len(line) > MAX_EVENT:  # not its texts: hundreds of thousands of small things
         line = _line(replace(event, data=_few(event.data)))
     return line
 
@@ -127,6 +132,19 @@ def _line(event: ConversationEvent) -> bytes:
     start = json.dumps(head, ensure_ascii=True, separators=(",", ":"))
     safe = data.replace(TURN_START, TURN_START.replace(".", "\\u002e"))
     return f'{start[:-1]},"data":{safe}}}\n'.encode("ascii")
+
+
+def _text_size(value: Any) -> int:
+    """The characters of all texts in it."""
+    match value:
+        case str():
+            return len(value)
+        case Mapping():
+            return sum(map(_text_size, value.values()))
+        case list() | tuple():
+            return sum(map(_text_size, value))
+        case _:
+            return 0
 
 
 def _cut(value: Any, limit: int) -> Any:

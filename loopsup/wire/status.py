@@ -48,6 +48,7 @@ class SessionFacts:
     pid: int | None
     clients: int = 0
     problem: str | None = None
+    parked: bool = False
 
     def for_attention(self) -> AttentionSession:
         """The session of an attention event: the agent's own id where it has one."""
@@ -77,6 +78,30 @@ class RecoveryStatus:
     until: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a supervisor that died left: its last sign of life (wall ms), and the iteration in flight.
+
+    `delivery`: "sent", so it may have arrived or not, or "accepted"; `decision`: the agent's, accepted already.
+    """
+
+    seen_at: int
+    iteration: int | None = None
+    delivery: str | None = None
+    decision: str | None = None
+
+
+def lost_of(loop: Loop | None, seen_at: int) -> Lost | None:
+    """What is known of a loop whose supervisor died under it; None where it had nothing to do."""
+    if loop is None or loop.terminal or (isinstance(loop.phase, Paused) and loop.flight is None):
+        return None
+    flight = loop.flight
+    if flight is None:
+        return Lost(seen_at)
+    decision = None if flight.decision is None else flight.decision.verb.value
+    return Lost(seen_at, flight.iteration, flight.delivery.value, decision)
+
+
 def status_object(
     session: SessionFacts,
     loop: Loop | None,
@@ -85,12 +110,13 @@ def status_object(
     turns: int = 0,
     question: PendingQuestion | None = None,
     recovery: RecoveryStatus | None = None,
+    lost: Lost | None = None,
 ) -> dict[str, Any]:
     """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
     return {
         "version": VERSION,
         "session": _session(session),
-        "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery),
+        "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery, lost),
     }
 
 
@@ -110,6 +136,7 @@ def _session(session: SessionFacts) -> dict[str, Any]:
         "supervisor": {"alive": session.alive, "responding": session.responding, "pid": session.pid},
         "clients": session.clients,
         "problem": session.problem,
+        "parked": session.parked,
     }
 
 
@@ -120,6 +147,7 @@ def _loop(
     turns: int,
     question: PendingQuestion | None,
     recovery: RecoveryStatus | None,
+    lost: Lost | None,
 ) -> dict[str, Any]:
     policy = loop.policy
     at = _reading(loop, now)
@@ -151,9 +179,19 @@ def _loop(
         "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
         "question": None if question is None else _question(question),
         "recovery": None if recovery is None else _recovery(recovery),
+        "lost": None if lost is None else _lost(lost),
         "lastAttention": (
             None if attention is None else attention_object(attention, loop.objective, session.for_attention())
         ),
+    }
+
+
+def _lost(lost: Lost) -> dict[str, Any]:
+    return {
+        "lastSeenAt": instant(lost.seen_at),
+        "iteration": lost.iteration,
+        "delivery": lost.delivery,
+        "decision": lost.decision,
     }
 
 

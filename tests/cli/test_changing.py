@@ -90,6 +90,31 @@ def test_a_supervisor_that_comes_up_in_between_is_asked(sessions: Sessions) -> N
         assert acting.perform(session, Request("pause"), too_late) == Response(PAUSED, "paused")
 
 
+def test_who_was_too_late_to_open_a_session_asks_whoever_did(sessions: Sessions) -> None:
+    """The process that was started in vain says so over its pipe; nothing but its words comes through."""
+    sessions.make(loop=a_loop(Paused(PauseReason.USER)))
+    session = selection.named("work")
+    with ExitStack() as up:
+
+        def too_late(_: selection.Session) -> Response:
+            up.enter_context(SessionLock.acquire(session.folder))
+            up.enter_context(supervisor(session.socket, resume=Response(PAUSED, "it goes on")))
+            raise RefusedError("the session is owned by process 1")
+
+        assert acting.perform(session, Request("resume"), too_late) == Response(PAUSED, "it goes on")
+
+
+def test_a_refusal_without_a_supervisor_stands(sessions: Sessions) -> None:
+    sessions.make(loop=a_loop(Paused(PauseReason.USER)))
+    session = selection.named("work")
+
+    def refused(_: selection.Session) -> Response:
+        raise RefusedError("not now")
+
+    with pytest.raises(RefusedError, match="not now"):
+        acting.perform(session, Request("resume"), refused)
+
+
 @pytest.mark.parametrize("argv", [["abort"], ["answer", "allow"], ["attach"]])
 def test_what_only_a_supervisor_can_do_is_exit_5(run: Run, sessions: Sessions, argv: list[str]) -> None:
     sessions.make(loop=a_loop())

@@ -10,6 +10,7 @@ from loopsup.cli import history, history_rows, render
 from loopsup.cli.history_recoveries import Recovered, recovered
 from loopsup.cli.history_rows import IterationRow, LoopRow, NoteRow, Row
 from loopsup.core import events as ev
+from loopsup.core.limits import DAY
 from loopsup.core.model import AbortReason, Auto, Fixed, Loop, Moment, Policy, Stamp
 from loopsup.core.step import advance
 from loopsup.store.journal import DamagedLine
@@ -189,6 +190,11 @@ def test_closing_reloading_updating_and_pausing_between_iterations() -> None:
         NoteRow(T0 + 6 * MINUTE, "resumed", "resumed by you"),
         NoteRow(T0 + 7 * MINUTE, "paused", "paused: by you"),
     ]
+
+
+def test_an_update_too_small_to_be_shown() -> None:
+    tale = Tale().first().at(4 * MINUTE, ev.Update(for_ms=DAY + 1))
+    assert tale.rows()[-1] == NoteRow(T0 + 4 * MINUTE, "updated", "updated by you")
 
 
 def test_a_pause_asked_for_and_withdrawn() -> None:

@@ -60,6 +60,9 @@ def test_every_kind_of_row() -> None:
         "x-broken  -      broken                   -          -",
         f"x-broken: {found[-1]['session']['problem']}",
     ]
+    problems = {status["session"]["name"]: status["session"]["problem"] for status in found}
+    assert problems["silent"] == "the supervisor does not answer; this is the last state in its journal"
+    assert problems["waiting"] is None
     assert "session.toml is damaged" in found[-1]["session"]["problem"]
 
 

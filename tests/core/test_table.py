@@ -31,6 +31,7 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
 from loopsup.core.limits import DAY, HOUR, MINUTE
@@ -191,6 +192,7 @@ EVENTS: dict[type, list[Event]] = {
     AgentStartFailed: [AgentStartFailed("not found")],
     ConversationForking: [ConversationForking()],
     BranchMoved: [BranchMoved(None), *(BranchMoved(loop) for loop in one_of_each())],
+    TtsrInjection: [TtsrInjection(("a",), ("a", "b")), TtsrInjection((), ())],
     Opened: [Opened(), Opened(reload=True), Opened(turns=2)],
 }
 

@@ -209,7 +209,7 @@ def test_two_commands_at_once_are_both_answered(world: World) -> None:
 
 
 def test_stop_against_the_wake_never_wakes_afterwards(world: World) -> None:
-    world.start([decide(ON)], *QUICK, "--after", "1s")
+    world.start([decide(ON)], "--every", "1h", "--min-delay", "1s", "--after", "1s")
     command: subprocess.Popen[str] = world.spawn("stop")
     assert world.finish(command).code == 0
     world.wait_for(lambda: world.peek()["loop"]["state"] == "stopped", "the stop")

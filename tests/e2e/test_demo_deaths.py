@@ -12,9 +12,15 @@ import psutil
 import pytest
 
 from tests.support.demo_words import BLOCK, DONE, ON, decide
+from tests.support.steps import HOUR, Steps
 from tests.support.world import LOOPSUP, QUICK, SLOW, World
 
 pytestmark = pytest.mark.slow
+
+
+def squeezed(text: str) -> str:
+    """Without the line breaks and indents of a narrow terminal."""
+    return " ".join(text.split())
 
 
 def conversations(world: World) -> set[str]:
@@ -30,6 +36,8 @@ def test_a_supervisor_killed_in_waiting(world: World) -> None:
     found = world.json("status")
     assert found["session"]["supervisor"] == {"alive": False, "responding": False, "pid": None}
     lost = {"state": "paused", "pauseReason": "supervisor_lost", "nextDueAt": None}
+    last = world.events()[-1]["at"]
+    lost["lost"] = {"lastSeenAt": last, "iteration": None, "delivery": None, "decision": None}
     clocks = {key: found["loop"][key] for key in ("calendarElapsedMs", "deadlineRemainingMs")}
     assert found["loop"] == {**before, **lost, **clocks}
     assert world.run("wait").code == 17
@@ -55,10 +63,14 @@ def test_a_supervisor_killed_in_running(world: World) -> None:
     world.until_over(agent)  # its input has ended: no orphan goes on by itself
     found = world.json("status")["loop"]
     assert (found["state"], found["pauseReason"], found["iterationCount"]) == ("paused", "supervisor_lost", 1)
+    lost = found["lost"]
+    assert (lost["iteration"], lost["delivery"], lost["decision"]) == (1, "accepted", None)
+    assert "the agent was working on iteration 1, which is not repeated" in squeezed(world.ok("status").out)
     assert world.run("wait").code == 17
     world.ok("resume")
     assert world.run("wait").code == 0
     ended = world.loop()
+    assert ended["lost"] is None
     assert (ended["iterationCount"], ended["llmCalls"], ended["protocolRetryCount"]) == (2, 2, 0)
     assert world.pairs() == (2, 2)
     assert len(conversations(world)) == 1
@@ -95,6 +107,44 @@ def test_an_accepted_continue_keeps_its_wake_over_the_supervisors_death(world: W
     world.ok("resume")
     assert world.run("wait").code == 0
     assert world.loop()["iterationCount"] == 2
+    assert world.pairs() == (2, 2)
+
+
+def test_a_supervisor_killed_while_a_prompt_is_on_its_way(world: World) -> None:
+    """The record precedes the hand-over: nobody can say whether it arrived, so it is not sent again (D-18)."""
+    world.start([{**decide(ON), "accept_after": world.gate("never")}, decide(DONE)])
+    world.wait_for(lambda: (world.recorded() or {}).get("prompts_sent"), "the record")
+    world.kill(world.supervisor())
+    found = world.loop()
+    assert (found["state"], found["pauseReason"], found["iterationCount"]) == ("paused", "supervisor_lost", 1)
+    assert found["lost"]["delivery"] == "sent"
+    assert "it may have arrived, and is not sent again" in squeezed(world.ok("status").out)
+    world.ok("resume")
+    assert world.run("wait").code == 0
+    ended = world.loop()
+    assert (ended["iterationCount"], ended["promptsSent"]) == (2, 2)
+    assert [text.split("\n")[2] for text in world.said("loop")] == ["Iteration: 2 of 50"]
+
+
+def test_the_newest_record_was_torn_by_the_power_loss(world: World) -> None:
+    """The one before it counts, nothing of the rest is hidden, and the next record is whole."""
+    steps = Steps(world)
+    world.start([decide(ON), decide(DONE)])
+    world.until(state="waiting")
+    pid = world.supervisor()
+    world.kill(pid)
+    path = world.folder() / "journal.jsonl"
+    torn = path.read_bytes()[:-40]
+    path.write_bytes(torn)
+    status = world.json("status")
+    assert "1 line was skipped at the end of the journal" in status["session"]["problem"]
+    assert (status["loop"]["state"], status["loop"]["pauseReason"]) == ("paused", "supervisor_lost")
+    assert (status["loop"]["iterationCount"], status["loop"]["lost"]["decision"]) == (1, "continue")
+    assert path.read_bytes() == torn  # looking mends nothing
+    world.ok("resume")
+    steps.set(2 * HOUR)
+    assert world.run("wait").code == 0
+    assert [text.split("\n")[2] for text in world.said("loop")] == ["Iteration: 1 of 50", "Iteration: 2 of 50"]
     assert world.pairs() == (2, 2)
 
 

@@ -13,25 +13,10 @@ from loopsup.store.journal import read_all
 from loopsup.wire.journal import Record
 from loopsup.wire.times import parse_instant
 from tests.support.demo_words import ON, decide
+from tests.support.steps import DAY, HOUR, Steps
 from tests.support.world import World
 
 pytestmark = pytest.mark.slow
-
-HOUR = 3_600_000
-DAY = 24 * HOUR
-
-
-class Steps:
-    """The wall clock of this world can be set."""
-
-    def __init__(self, world: World) -> None:
-        self._file = world.root / "step"
-        world.env["LOOPSUP_CLOCK_STEP"] = str(self._file)
-
-    def set(self, ms: int) -> None:
-        fresh = self._file.with_suffix(".new")
-        fresh.write_text(str(ms))
-        fresh.replace(self._file)
 
 
 def records(world: World) -> list[Record]:

@@ -24,6 +24,7 @@ def session_facts(world: World, pid: int | None, clients: int = 0) -> dict[str, 
         "supervisor": {"alive": pid is not None, "responding": pid is not None, "pid": pid},
         "clients": clients,
         "problem": None,
+        "parked": False,
     }
 
 
@@ -52,6 +53,9 @@ def loop_facts(state: str, **differs: object) -> dict[str, Any]:
         "lastDecision": None,
         "question": None,
         "recovery": None,
+        "lost": None,
+        "misfire": "once",
+        "lastMissed": None,
         "lastAttention": None,
     } | differs
 

@@ -32,7 +32,7 @@ from loopsup.core.model import (
     Waiting,
 )
 from loopsup.wire.attention import attention_object
-from loopsup.wire.status import PendingQuestion, SessionFacts, status_object, without_owner
+from loopsup.wire.status import Lost, PendingQuestion, SessionFacts, lost_of, status_object, without_owner
 
 T0 = 1_791_590_400_000
 MIN = 60_000
@@ -68,6 +68,7 @@ def test_the_whole_object() -> None:
             "supervisor": {"alive": True, "responding": True, "pid": 42},
             "clients": 1,
             "problem": None,
+            "parked": False,
         },
         "loop": {
             "id": "l1",
@@ -109,6 +110,7 @@ def test_the_whole_object() -> None:
                 "expiresAt": "2026-10-10T00:05:00.000Z",
             },
             "recovery": None,
+            "lost": None,
             "lastAttention": attention_object(attention, "look", SESSION.for_attention()),
         },
     }
@@ -211,3 +213,19 @@ def test_without_an_owner_no_loop_stays_none() -> None:
 
 def test_an_agent_without_an_id_is_named_by_the_session() -> None:
     assert replace(SESSION, agent_session_id=None, file=None).for_attention().id == "s1"
+
+
+def test_what_a_dead_supervisor_left() -> None:
+    flight = Flight(3, 5, PromptKind.ITERATION, Delivery.SENT, Fixed(600_000), 60_000, 86_400_000, T0)
+    decided = replace(flight, decision=Decision(Verb.COMPLETE, "s", "e", None, 3, T0), delivery=Delivery.ACCEPTED)
+
+    def left(phase: Phase) -> Lost | None:
+        return lost_of(Loop("l", "o", Policy(Fixed(600_000)), T0, phase), T0 + 7)
+
+    assert lost_of(None, T0) is None
+    assert left(Paused(PauseReason.USER)) is None
+    assert left(Completed(T0)) is None
+    assert left(Waiting(Moment(T0, 0))) == left(Queued(T0)) == Lost(T0 + 7)
+    assert left(Running(flight)) == Lost(T0 + 7, 3, "sent")
+    assert left(Running(decided)) == Lost(T0 + 7, 3, "accepted", "complete")
+    assert left(Paused(PauseReason.DURATION_LIMIT, flight=flight)) == Lost(T0 + 7, 3, "sent")
