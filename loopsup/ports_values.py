@@ -21,6 +21,7 @@ class Origin(StrEnum):
     PROTOCOL = "protocol"
     TTSR = "ttsr"
     AUTOPILOT = "autopilot"
+    HEARTBEAT = "heartbeat"
 
 
 class Doing(StrEnum):

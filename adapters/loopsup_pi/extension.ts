@@ -142,8 +142,12 @@ export default function (pi: ExtensionAPI) {
   });
 
   // Before the conversation branches the loop must be paused; if nobody answers, the user goes first.
-  pi.on("session_before_fork", async () => void (await link.ask({ type: "forking", what: "fork" })));
-  pi.on("session_before_tree", async () => void (await link.ask({ type: "forking", what: "tree" })));
+  async function divide(what: string, ctx: ExtensionContext): Promise<void> {
+    await link.ask({ type: "forking", what });
+    terminal.divided(ctx, what);
+  }
+  pi.on("session_before_fork", (_event, ctx) => divide("fork", ctx));
+  pi.on("session_before_tree", (_event, ctx) => divide("tree", ctx));
   pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx.sessionManager.getBranch()) }));
 
   // One mark for each real request to the model: Pi also starts a turn after an abort, without any.

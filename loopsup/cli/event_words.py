@@ -94,6 +94,10 @@ def _user_message(event: Event, data: Event, page: _Page) -> str:
     return f"── {safe(who)} · {at} ──\n{indent(data['text'])}"
 
 
+def _heartbeat(event: Event, data: Event, page: _Page) -> str:
+    return f"heartbeat {data['beat']} · {_time(event, page)} · {one_line(data['summary'], page.width)}"
+
+
 def _assistant_message(_event: Event, data: Event, _page: _Page) -> str | None:
     return indent(data["text"]) if str(data["text"]).strip() else None
 
@@ -249,6 +253,7 @@ def _time(event: Event, page: _Page) -> str:
 
 
 _WORDS: Mapping[str, Callable[[Event, Event, _Page], str | None]] = {
+    ev.SESSION_HEARTBEAT: _heartbeat,
     ev.SESSION_START: _session_begin,
     ev.SESSION_RESUME: _session_begin,
     ev.SESSION_SHUTDOWN: _session_end,

@@ -19,6 +19,7 @@ from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
+from loopsup.core.model import Driver
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError
 from loopsup.store.config import load_config
 from loopsup.store.home import find_home
@@ -178,6 +179,8 @@ def _request(order: Order) -> Request:
     args: dict[str, Any] = {"objective": order.objective, "policy": order.policy}
     if order.after_ms is not None:
         args["afterMs"] = order.after_ms
+    if order.driver != Driver.RESIDENT:
+        args["driver"] = order.driver
     if order.continuity:
         args["continuity"] = order.continuity
     if order.park:

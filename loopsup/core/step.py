@@ -37,7 +37,7 @@ from loopsup.core.events import (
     TtsrInjection,
     Update,
 )
-from loopsup.core.model import Delivery, Loop, Moment, Queued, Running, Waiting
+from loopsup.core.model import Delivery, Driver, Loop, Moment, Queued, Running, Waiting
 from loopsup.core.moves import deadline_armed, expire
 
 
@@ -155,7 +155,7 @@ def next_deadline(loop: Loop | None) -> Due:
     monos = []
     moment: Moment | None = None
     match loop.phase:
-        case Waiting(due) if due.wall < loop.deadline_at:
+        case Waiting(due) if due.wall < loop.deadline_at and loop.driver is Driver.RESIDENT:
             moment = due
         case Queued(retry=retry):
             moment = retry

@@ -30,6 +30,7 @@ SESSION_TASK_COMPLETE = "session.task_complete"
 SESSION_ERROR = "session.error"
 SESSION_COMPACTION = "session.compaction"
 SESSION_IDLE = "session.idle"
+SESSION_HEARTBEAT = "session.heartbeat"
 USER_MESSAGE = "user.message"
 TURN_START = "assistant.turn_start"
 TURN_END = "assistant.turn_end"
@@ -68,6 +69,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     PERMISSION_REQUESTED: ("id", "tool", "text"),
     PERMISSION_COMPLETED: ("id", "outcome", "by"),
     SESSION_COMPACTION: (),
+    SESSION_HEARTBEAT: ("version", "kind", "at", "beat", "everyMs", "summary", "session", "loop"),
     LOOP_TRANSITION: ("from", "to", "pauseReason?", "cause"),
     LOOP_ATTENTION: ("version",),
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
