@@ -40,8 +40,9 @@ toolchain: $(VENV)/.dev ## node and the pinned agent CLIs, once, into a cache ou
 	@$(BIN)/python -m tests.support.toolchain
 	@$(BIN)/python -m tests.support.acp_toolchain
 
-bench: $(VENV)/.installed ## what loopsup costs on this machine
+bench: $(VENV)/.dev ## what loopsup costs on this machine
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/stream_rules.py
 
 soak: $(VENV)/.dev ## a thousand wakes under random kills of everything; the books must balance (some minutes)
 	$(BIN)/python -m tests.support.soak $(SOAK)

@@ -11,14 +11,17 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 import timeit
 from collections.abc import Callable
 from pathlib import Path
 
 from loopsup.core.events import DecisionCalled, IterationSettled, Start, Ticked
 from loopsup.core.limits import DAY, HOUR
-from loopsup.core.model import Fixed, Loop, Moment, Policy
+from loopsup.core.model import Driver, Fixed, Loop, Moment, Policy
 from loopsup.core.step import advance, next_deadline
+from loopsup.store import ticks
+from loopsup.store.home import Home
 from loopsup.store.journal import JournalAppender, read_tail
 from loopsup.wire.control import MAX_LINE
 from loopsup.wire.jsonl import LineSplitter
@@ -87,10 +90,28 @@ def journal(folder: Path) -> None:
         show("append and fsync one record", best_ms(lambda: appender.append(Moment(T0, 0), Ticked(idle=True), loop)))
 
 
+def thousand_loops(env: dict[str, str]) -> None:
+    """1,000 loops that ticks drive, none of them due: what `loopsup tick` costs, its start included."""
+    home = Home(Path(env["LOOPSUP_HOME"]))
+    home.ensure()
+    now = time.time_ns() // 1_000_000
+    start = Start("bench", "objective", Policy(Fixed(HOUR)), 12 * HOUR, idle=False, driver=Driver.TICK)
+    loop = advance(None, start, Moment(now, 0))[-1].loop
+    for number in range(1000):
+        folder = home.sessions / f"s{number}"
+        folder.mkdir(mode=0o700)
+        with JournalAppender.open(folder) as appender:
+            appender.append(Moment(now, 0), start, loop)
+    tick = ["-P", "-m", "loopsup", "tick"]
+    show("loopsup tick, 1,000 loops wait and none is due (CPU time)", min(cpu_ms(tick, env) for _ in range(RUNS)))
+    show("of that, reading the journals", best_ms(lambda: list(ticks.perhaps_due(home, now))))
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         commands({**os.environ, "LOOPSUP_HOME": str(folder / "home")})
+        thousand_loops({**os.environ, "LOOPSUP_HOME": str(folder / "thousand")})
         show("a simulated week of hourly wakes", best_ms(simulated_week))
         journal(folder)
     line = b'{"text":"' + b"x" * (32 * 1024 * 1024) + b'"}\n'

@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loopsup.clock import Clock, supervisors_clock
-from loopsup.core.model import Moment
+from loopsup.core.model import Moment, State
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError, from_kind
+from loopsup.store import heartbeat as heartbeats
 from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
@@ -27,6 +28,8 @@ from loopsup.wire.status import Lost, SessionFacts, lost_of, status_object, with
 from loopsup.wire.transition import transition_data
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from loopsup.cli.selection import Session
     from loopsup.core.effects import Reply, Step
     from loopsup.core.events import Event
@@ -38,7 +41,48 @@ def status(session: Session, *, alive: bool = False, clock: Clock | None = None)
     now = (clock or supervisors_clock(os.environ)).now()
     loop = tail.loop if alive else without_owner(tail.loop, now)
     facts = _facts(session, alive=alive, problem=tail.problem())
-    return status_object(facts, loop, now, lost=None if alive else _lost(session, tail))
+    beat = heartbeat_status(session.folder, alive=alive)
+    return status_object(facts, loop, now, heartbeat=beat, lost=None if alive else _lost(session, tail))
+
+
+def heartbeat_status(folder: Path, *, alive: bool = False) -> dict[str, Any] | None:
+    """What the file says of the heartbeat; without a supervisor nothing beats."""
+    if not (folder / heartbeats.NAME).exists():
+        return None
+    from loopsup.core.heartbeat import Found, step
+    from loopsup.wire.heartbeat import status_of
+
+    try:
+        found = heartbeats.load(folder)
+    except LoopsupError:
+        return None
+    return status_of(found if alive else step(found, Found(), supervisors_clock(os.environ).now()).heartbeat)
+
+
+def enable(session: Session, *, on: bool) -> Response:
+    """Note in session.toml whether a unit opens the session again."""
+    from loopsup.store.identity import load_identity, save_identity
+
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
+        owned.take(None)
+        save_identity(session.folder, replace(load_identity(session.folder), enabled=on))
+        return Response(owned.status())
+
+
+def heartbeat(session: Session, action: str) -> Response:
+    """`heartbeat pause` and `heartbeat stop` without a supervisor."""
+    from loopsup.core.heartbeat import End, Found, Halt, step
+
+    now = supervisors_clock(os.environ).now()
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
+        owned.take(None)
+        found = step(heartbeats.load(session.folder), Found(), now).heartbeat
+        made = step(found, End() if action == "stop" else Halt(), now)
+        heartbeats.save(session.folder, made.heartbeat)
+        assert made.reply is not None
+        if not made.reply.ok:
+            raise from_kind(made.reply.kind, made.reply.message)
+        return Response(owned.status(), made.reply.message)
 
 
 def _lost(session: Session, tail: journal.Tail) -> Lost | None:
@@ -65,6 +109,21 @@ def stop(session: Session) -> Response:
     from loopsup.core.events import Stop
 
     return change(session, Stop(), tidy=True)
+
+
+def resume(session: Session) -> Response:
+    """`resume` of a loop that `loopsup tick` drives: it waits for its wake again, and nobody has to be there."""
+    from loopsup.core.events import Resume
+
+    return change(session, Resume(idle=False))
+
+
+def materialise(session: Session) -> Response:
+    """Record a deadline that passed and what a dead supervisor left, and end the agent it left."""
+    with _Owned(session, supervisors_clock(os.environ)) as owned:
+        owned.take(None)
+        _tidy(session)
+        return Response(owned.status())
 
 
 def update(session: Session, policy: dict[str, Any], continuity: bool | None = None) -> Response:
@@ -107,11 +166,16 @@ def _recover(session: Session, enabled: bool) -> Response:
 
 
 def close(session: Session) -> Response:
-    """`close` without a supervisor: there is nothing left to close; what a dead one left is put in order."""
+    """`close` without a supervisor: what a dead one left is put in order, and no tick goes on with its loop."""
+    from loopsup.core.events import Close
+
     with _Owned(session, supervisors_clock(os.environ)) as owned:
         owned.take(None)
+        waited = owned.loop is not None and owned.loop.state is State.WAITING  # for a tick
+        owned.take(Close())
         _tidy(session)
-        return Response(owned.status(), f"session '{session.name}' is closed already")
+        told = "" if waited else " already"
+        return Response(owned.status(), f"session '{session.name}' is closed{told}")
 
 
 def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: bool = False) -> Response:
@@ -185,7 +249,8 @@ class _Owned:
 
     def status(self) -> dict[str, Any]:
         facts = _facts(self._session, alive=False, problem=self._journal.tail.problem())
-        return status_object(facts, self.loop, self._clock.now())
+        beat = heartbeat_status(self._session.folder)
+        return status_object(facts, self.loop, self._clock.now(), heartbeat=beat)
 
     def _record(self, cause: Event, step: Step, now: Moment) -> None:
         """Journal first, then everything that can be seen of it."""

@@ -20,6 +20,7 @@ from loopsup.core.continuity import Plan
 from loopsup.core.model import AbortReason, Stamp
 from loopsup.errors import AgentUnableError, NotFoundError, RefusedError
 from loopsup.ports_values import (
+    HOLD_S,
     Accepted,
     AgentStarted,
     Answer,
@@ -37,11 +38,14 @@ from loopsup.ports_values import (
     Prompt,
     Question,
     Refused,
+    ToolCall,
+    ToolVerdict,
     Unknown,
     Verdict,
 )
 
 __all__ = [
+    "HOLD_S",
     "AbortReason",
     "Accepted",
     "Adapter",
@@ -70,6 +74,8 @@ __all__ = [
     "Refused",
     "RefusedError",
     "Stamp",
+    "ToolCall",
+    "ToolVerdict",
     "Unknown",
     "Verdict",
 ]
@@ -96,6 +102,14 @@ class AgentEvents(Protocol):
 
     async def decide(self, call: DecisionCall) -> Verdict:
         """Ask for the verdict on a `loop_control` call. Answers within 5 s; raises nothing."""
+        ...
+
+    async def tool_call(self, call: ToolCall) -> ToolVerdict:
+        """Whether this tool may run (only with `Launch.hold_tools`); raises nothing.
+
+        Everything the model streamed before the call has been told first. Without an answer within `HOLD_S` the call
+        is denied, with a reason. `loop_control` is not asked about: its verdict comes from `decide`.
+        """
         ...
 
     async def interrupted(self, turn: Interruption) -> Plan:

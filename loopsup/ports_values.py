@@ -10,15 +10,18 @@ from typing import Any
 
 from loopsup.core.model import Stamp
 
+HOLD_S = 0.25  # a tool call waits no longer for its check: people wait with it, and a check takes milliseconds
+
 
 class Origin(StrEnum):
-    """Who speaks in a user-role message."""
+    """Who speaks in a user-role message. `ttsr`: a stream rule, after it ended a response half-way."""
 
     USER = "user"
     LOOP = "loop"
     PROTOCOL = "protocol"
     TTSR = "ttsr"
     AUTOPILOT = "autopilot"
+    HEARTBEAT = "heartbeat"
 
 
 class Doing(StrEnum):
@@ -41,6 +44,10 @@ class Capabilities:
     """A partial answer can be dropped from the conversation."""
     continue_without_message: bool = False
     """The model can be called again without a new user message."""
+    keep_partial: bool = False
+    """A partial answer can stay in the conversation (`Prompt.keep`)."""
+    hold_tools: bool = False
+    """With `Launch.hold_tools`, no tool runs before `AgentEvents.tool_call` has answered."""
     native_tool: bool = False
     """`loop_control` is a tool of the agent itself."""
     terminate_on_tool: bool = False
@@ -122,7 +129,8 @@ class Launch:
     of the agent; the adapter adds its own variables to it. `state_dir`: a private directory (0700) that
     outlives the process, for agents without a session file of their own. `run_dir`: a private directory
     for sockets. `log`: one line into supervisor.log; never secrets. `carrier`: given where the adapter does not
-    declare `native_tool`. `invite`: given where the agent runs already, in a person's own terminal: the adapter
+    declare `native_tool`. `hold_tools`: stream rules are in force, so each tool call is asked about before it runs
+    (capability of that name). `invite`: given where the agent runs already, in a person's own terminal: the adapter
     starts none, and gives it what the running one needs to come (one line of text, secret: it never touches a
     file or a command line). None: the agent is ours to start.
     """
@@ -138,6 +146,7 @@ class Launch:
     permissions: Permissions
     log: Callable[[str], None]
     carrier: Carrier | None = None
+    hold_tools: bool = False
     invite: Callable[[str], None] | None = None
 
 
@@ -170,6 +179,11 @@ class Prompt:
 
     `autopilot`: the model is offered `task_complete` (capability of that name); what follows from its call, or
     from the lack of one, is the supervisor's business.
+
+    Origin `ttsr`: the response before it was aborted (`AbortReason.TTSR`) because it broke a rule, and has settled;
+    this is the reminder, and the model shall try again. Where the adapter can, no user has said it
+    (`continue_without_message`), and what was cut off, that message and no other, is taken out of the conversation
+    (`rewind`) or, with `keep`, stays in it before the reminder (`keep_partial`).
     """
 
     text: str
@@ -177,6 +191,7 @@ class Prompt:
     message_id: str
     stamp: Stamp | None = None
     autopilot: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +244,24 @@ class Answer:
     done: bool
     message: str
     status: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of one of the agent's tools, with its complete arguments, before the tool runs."""
+
+    id: str
+    tool: str
+    arguments: object
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVerdict:
+    """Whether the tool may run; `reason` is for the model. `ends`: the whole response is being ended for it."""
+
+    allowed: bool = True
+    reason: str = ""
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

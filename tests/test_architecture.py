@@ -35,7 +35,7 @@ CORE_STDLIB = frozenset(
         "unicodedata",
     }
 )
-STORE_THIRD = frozenset({"tomli_w"})
+STORE_THIRD = frozenset({"tomli_w", "yaml"})
 ADAPTER_MAY = (
     "loopsup.ports",
     "loopsup.process",
@@ -69,6 +69,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.process",
         "loopsup.terminal.contract",
         "loopsup.matching",
+        "loopsup.in_force",
         "loopsup.errors",
     ),
     "loopsup.offline": (
@@ -95,9 +96,11 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.client",
         "loopsup.offline",
         "loopsup.matching",
+        "loopsup.in_force",
         "loopsup.errors",
         "loopsup.shell",
     ),
+    "loopsup.in_force": ("loopsup.matching", "loopsup.store", "loopsup.core", "loopsup.errors"),
     "loopsup.matching": ("loopsup.matching", "loopsup.core", "loopsup.errors"),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),

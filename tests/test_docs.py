@@ -26,7 +26,6 @@ PAGES = [README, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"
 PAGES += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 SCRIPTS = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix == ".sh")
 EVERYWHERE = {"--help", "-h"}
-NOT_YET = {"ttsr"}  # read and checked, but without a feature; the README says so
 
 
 def text(path: Path) -> str:
@@ -168,9 +167,8 @@ def test_the_configuration_in_the_readme_is_valid_and_whole(tmp_path: Path) -> N
     shown = tomllib.loads(block)
     documented = {name: set(value) for name, value in shown.items() if isinstance(value, dict) and name != "agents"}
     documented[""] = {name for name, value in shown.items() if not isinstance(value, dict)}
-    assert documented == {name: set(keys) for name, keys in SETTINGS.items() if name not in NOT_YET}
+    assert documented == {name: set(keys) for name, keys in SETTINGS.items()}
     assert {name: set(value) for name, value in shown["agents"].items()} == {"pi": set(AGENT_SETTINGS)}
-    assert all(f"`[{name}]`" in text(README) for name in NOT_YET)
 
 
 def test_the_state_diagram_is_the_one_of_the_table() -> None:

@@ -25,6 +25,7 @@ from loopsup.ports import (
     Marker,
     Prompt,
     Refused,
+    ToolCall,
     Unknown,
 )
 from loopsup.process import Child
@@ -33,7 +34,7 @@ from loopsup_acp.client import Client, RequestFailedError
 from loopsup_acp.diagnostics import Diagnostics
 from loopsup_acp.opening import Opening
 from loopsup_acp.outcome import Outcome, answered, failed
-from loopsup_acp.permissions import CANCELLED, Questions
+from loopsup_acp.permissions import CANCELLED, Questions, choose, is_ours
 from loopsup_acp.profiles import Profile
 from loopsup_acp.translate import Emit, Output, Translator
 
@@ -253,6 +254,11 @@ class AcpAgent:
         if run is None or run.aborting or not isinstance(call, dict) or not isinstance(options, list):
             return CANCELLED
         tool = self._translator.tool(call)
+        if self._launch.hold_tools and not is_ours(call):  # the calls it asks about; others it runs unasked
+            verdict = await self._events.tool_call(ToolCall(str(call.get("toolCallId")), tool.kind, tool.arguments))
+            if not verdict.allowed:
+                found = [option for option in options if isinstance(option, dict)]
+                return choose(found, allow=False) or CANCELLED
         return await self._questions.ask(call, tool, [option for option in options if isinstance(option, dict)])
 
     def _tell(self, output: Output) -> None:

@@ -31,6 +31,7 @@ class CopilotAdapter:
             resume=True,
             permissions=True,
             deny_tools=True,
+            hold_tools=True,
             task_complete=True,
             verbatim=False,  # Copilot puts the time in front of a message and trims its end
         )

@@ -29,7 +29,7 @@ from loopsup.ports import (
     Unknown,
 )
 from loopsup.wire import events as ev
-from loopsup_copilot import executable, opening, sdk
+from loopsup_copilot import executable, gate, opening, sdk
 from loopsup_copilot.arguments import parse
 from loopsup_copilot.diagnostics import Diagnostics
 from loopsup_copilot.questions import Questions
@@ -111,6 +111,8 @@ class CopilotAgent:
         options["on_permission_request"] = sdk.leave_pending
         options["on_user_input_request"] = self._on_dialog
         options["on_event"] = self._on_event
+        if before_tools := gate.hooks(self._launch, self._events):
+            options["hooks"] = before_tools
         self._session, conversation = await opening.open_session(self._server.client, self._launch, options)
         return conversation
 

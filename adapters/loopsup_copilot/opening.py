@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import AgentUnableError, Conversation, Launch, Permissions
+from loopsup.ports import AgentUnableError, Conversation, Launch
 from loopsup_copilot import provider, sdk, sessions
 from loopsup_copilot.arguments import Given
-from loopsup_copilot.tool import TOOL
 
 RELEASE_S = 5.0  # a server whose supervisor was killed ends by itself within 2 s
 POLL_S = 0.1  # nobody tells when another process lets go of a session
@@ -45,31 +44,7 @@ def options(launch: Launch, given: Mapping[str, Any]) -> dict[str, Any]:
         out["model"] = named
     if (own := provider.provider(launch.env)) is not None:
         out["provider"] = own
-    if denies(launch.permissions):
-        out["hooks"] = {"on_pre_tool_use": _Gate(launch.permissions)}
     return out
-
-
-def denies(permissions: Permissions) -> bool:
-    """Whether some tools are to be stopped that Copilot would not ask about."""
-    return bool(permissions.deny) or (permissions.mode == "deny" and not permissions.allow_all)
-
-
-class _Gate:
-    """The hook before each tool. What it lets through is asked about as ever."""
-
-    def __init__(self, permissions: Permissions) -> None:
-        self._permissions = permissions
-
-    def __call__(self, call: Mapping[str, Any], _invocation: object) -> dict[str, Any] | None:
-        name, given = str(call.get("toolName")), self._permissions
-        only_listed = given.mode == "deny" and not given.allow_all
-        if name == TOOL or (name not in given.deny and not (only_listed and name not in given.allow)):
-            return None
-        return {
-            "permissionDecision": "deny",
-            "permissionDecisionReason": f"The user's loopsup configuration denies the tool {name}.",
-        }
 
 
 async def open_session(client: Any, launch: Launch, given: dict[str, Any]) -> tuple[Any, Conversation]:

@@ -16,6 +16,7 @@ CAPABILITIES = Capabilities(
     terminate_on_tool=True,
     turn_events=True,
     resume=True,
+    hold_tools=True,
     process=True,
 )
 

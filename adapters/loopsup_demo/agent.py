@@ -2,14 +2,15 @@
 
 It hears
 
-    {"do":"open","id":…,"resume":bool,"history":PATH,"args":[…]}      first; answered by `ready`
+    {"do":"open","id":…,"resume":bool,"history":PATH,"args":[…],"hold":bool}    first; answered by `ready`
     {"do":"prompt","id":…,"text":…,"loop":bool}                       answered by `accepted` or `refused`
-    {"do":"verdict","id":…,"accepted":bool,"message":…}               to a `call`
+    {"do":"verdict","id":…,"accepted":bool,"message":…}               to a `call` or a `check`
     {"do":"answer","id":…,"allow":bool,"text":…}                      to an `ask`
     {"do":"abort"}                                                    nothing, when it is idle
 
 and says `ready`, `accepted` and `refused` (`id`), `event` (`type`, `data`: the vocabulary of loopsup), `doing`
-(`what`), `call` (`id`, `arguments`), `ask` (`id`, `kind`, `tool`, `text`), `ask_over` (`id`), `busy`, `settled`
+(`what`), `call` (`id`, `arguments`), `check` (a tool, before it runs: `id`, `tool`, `arguments`), `ask` (`id`,
+`kind`, `tool`, `text`), `ask_over` (`id`), `busy`, `settled`
 (`aborted`). It ends when its input ends, after having ended what it was doing.
 """
 
@@ -39,8 +40,9 @@ def send(message: Mapping[str, Any]) -> None:
 class Mind:
     """The conversation, the run under way and the tasks of it."""
 
-    def __init__(self, options: arguments.Options, history: History) -> None:
+    def __init__(self, options: arguments.Options, history: History, hold: bool) -> None:
         self._options = options
+        self._hold = hold
         self._history = history
         self._run: Run | None = None
         self._task: asyncio.Task[None] | None = None
@@ -100,7 +102,7 @@ class Mind:
                 return
         self._history.append("user", text=message["text"])
         self._runs += 1
-        self._run = Run(f"{self._history.starts}.{self._runs}", send, self._history, self._waiting)
+        self._run = Run(f"{self._history.starts}.{self._runs}", send, self._history, self._waiting, self._hold)
         send({"is": "accepted", "id": message["id"]})
         self._task = self._keep(self._work(self._run, behaviour, bool(message["loop"])))
 
@@ -139,7 +141,7 @@ async def main() -> int:
         sys.stderr.write(f"{start.get('stderr', '')}\n")
         return int(start["exit"])
     send({"is": "ready", "id": first["id"]})
-    agent = Mind(options, history)
+    agent = Mind(options, history, bool(first.get("hold")))
     while line := await reader.readline():
         agent.hear(json.loads(line))
     await agent.end()

@@ -26,6 +26,7 @@ from loopsup.ports import (
     Question,
     Refused,
     Stamp,
+    ToolCall,
     Unknown,
 )
 from loopsup.process import Child
@@ -94,6 +95,7 @@ class DemoAgent:
                 "resume": resume is not None,
                 "history": str(launch.state_dir / NAME),
                 "args": list(launch.args),
+                "hold": launch.hold_tools,
             }
         )
         await self._ready
@@ -107,7 +109,7 @@ class DemoAgent:
         self._handover = asyncio.get_running_loop().create_future()
         self._handed = prompt.message_id
         self._stamp = prompt.stamp  # before the agent can call: its call may come right behind the acceptance
-        loop = prompt.origin in (Origin.LOOP, Origin.PROTOCOL)
+        loop = prompt.origin in (Origin.LOOP, Origin.PROTOCOL) or prompt.stamp is not None
         try:
             await self._send({"do": "prompt", "id": prompt.message_id, "text": prompt.text, "loop": loop})
             return await self._handover
@@ -185,6 +187,8 @@ class DemoAgent:
                 events.doing(Doing(message["what"]))
             case "call":
                 self._keep(self._decide(message["id"], DecisionCall(self._stamp, message["arguments"])))
+            case "check":
+                self._keep(self._check(message))
             case "ask":
                 events.ask(Question(message["id"], message["kind"], message["tool"], message["text"]))
             case "ask_over":
@@ -211,6 +215,11 @@ class DemoAgent:
     async def _decide(self, call_id: str, call: DecisionCall) -> None:
         verdict = await self._events.decide(call)
         await self._send({"do": "verdict", "id": call_id, "accepted": verdict.accepted, "message": verdict.message})
+
+    async def _check(self, message: Mapping[str, Any]) -> None:
+        call = ToolCall(message["id"], message["tool"], message["arguments"])
+        verdict = await self._events.tool_call(call)
+        await self._send({"do": "verdict", "id": call.id, "accepted": verdict.allowed, "message": verdict.reason})
 
     async def _watch(self, child: Child) -> None:
         """Wait for the end of the process, and say so where nobody asked for it."""

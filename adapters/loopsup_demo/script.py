@@ -11,7 +11,7 @@ A behaviour is an object with `do`, or just that word:
     omit {text}                 a text, no decision (the default text is "Working on it.")
     decide {args, args2}        one turn with one `loop_control` call (or, with `args2`, two of them: `twice`)
     calls {turns}               turns of calls, until one turn has an accepted one; a call: {"args": …} or
-                                {"tool": name}
+                                {"tool": name, "arguments": {…}, "makes": PATH} (an empty file)
     invalid {args}              a call that is refused, then a text
     ask {kind, args}            asks for permission (or `"kind": "dialog"`) and decides from the answer:
                                 allowed: `args`; denied: `block` with the answer's text as evidence
@@ -108,7 +108,7 @@ async def _omit(run: Run, behaviour: Behaviour) -> None:
 async def _calls(run: Run, behaviour: Behaviour) -> None:
     for calls in behaviour["turns"]:
         async with run.turn() as turn:
-            made = [_tool(call["tool"]) if "tool" in call else mind.control(run, call["args"]) for call in calls]
+            made = [_pretend(call) if "tool" in call else mind.control(run, call["args"]) for call in calls]
             results = await turn.use(*made)
         if any(ok and "args" in call for call, (ok, _) in zip(calls, results, strict=True)):
             return
@@ -210,6 +210,15 @@ async def _look(run: Run, behaviour: Behaviour) -> None:
 
 def _tool(name: str) -> Call:
     return Call(name, {}, _nothing)
+
+
+def _pretend(call: Mapping[str, Any]) -> Call:
+    async def run() -> Result:
+        if "makes" in call:
+            Path(call["makes"]).touch()  # noqa: ASYNC240
+        return True, "done"
+
+    return Call(call["tool"], call.get("arguments", {}), run)
 
 
 async def _nothing() -> Result:

@@ -34,13 +34,14 @@ class Call:
 class Run:
     """From the acceptance of a prompt (or a start by itself) to settlement."""
 
-    def __init__(self, name: str, send: Send, history: History, waiting: Waiting) -> None:
+    def __init__(self, name: str, send: Send, history: History, waiting: Waiting, hold: bool) -> None:
         self.name = name
         self.send = send
         self.history = history
         self.open = True
         self.before_answer: Callable[[], Awaitable[None]] | None = None
         self._waiting = waiting
+        self._hold = hold
         self._count = 0
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -78,6 +79,14 @@ class Run:
     async def decide(self, arguments: object) -> Result:
         """Call `loop_control`: accepted or not, and the supervisor's words."""
         answer = await self.request({"is": "call", "id": self.next_id("d"), "arguments": arguments})
+        return bool(answer["accepted"]), str(answer["message"])
+
+    async def check(self, call: Call) -> Result:
+        """Whether a tool may run."""
+        if not self._hold or call.tool == LOOP_CONTROL:
+            return True, ""
+        asked = {"is": "check", "id": self.next_id("h"), "tool": call.tool, "arguments": call.arguments}
+        answer = await self.request(asked)
         return bool(answer["accepted"]), str(answer["message"])
 
     @asynccontextmanager
@@ -143,7 +152,9 @@ class Turn:
         self.run.event("tool.execution_start", start)
         self.run.doing("tool")
         self._open_tool = call_id
-        ok, text = await call.run()
+        ok, text = await self.run.check(call)
+        if ok:
+            ok, text = await call.run()
         self._open_tool = None
         self.run.history.append("tool", tool=call.tool, text=text)
         outcome = {"success": ok, "result" if ok else "error": text}

@@ -29,6 +29,8 @@ class PiAdapter:
             abort=True,
             rewind=True,
             continue_without_message=True,
+            keep_partial=True,
+            hold_tools=True,
             native_tool=True,
             terminate_on_tool=True,
             follow_up_queue=True,

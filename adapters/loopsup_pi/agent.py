@@ -2,8 +2,9 @@
 
 Who says what: the stream on stdout tells what happens (translate.py), the extension's socket asks for
 verdicts and announces forks (extension.py), requests on stdin make Pi act (rpc.py). Rules: a prompt is sent
-without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an
-abort, because an abort keeps it; no command that writes the user's settings is ever sent.
+without a queueing mode, so that a busy Pi refuses it and never holds it; Pi's queue is cleared before an abort,
+because an abort keeps it (but for a stream rule's, after which the work goes on); no command that writes the user's
+settings is ever sent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loopsup.ports import (
+    HOLD_S,
     AbortReason,
     Accepted,
     AgentEvents,
@@ -25,6 +27,7 @@ from loopsup.ports import (
     Handover,
     Launch,
     Marker,
+    Origin,
     Prompt,
     Refused,
     Stamp,
@@ -37,7 +40,7 @@ from loopsup_pi.arguments import TOOL, command_line
 from loopsup_pi.diagnostics import WIDTH, Diagnostics
 from loopsup_pi.extension import SOURCE, Extension, Markers
 from loopsup_pi.rpc import Inbox, Record, Requests
-from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
+from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, ToolHeld, Translator
 
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
 HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
@@ -55,11 +58,13 @@ class PiAgent:
         events: AgentEvents,
         start_s: float = START_S,
         handover_s: float = HANDOVER_S,
+        hold_s: float = HOLD_S,
     ) -> None:
         self._launch = launch
         self._events = events
         self._start_s = start_s
         self._handover_s = handover_s
+        self._hold_ms = round(hold_s * 1000) if launch.hold_tools else 0
         self._child: Child | None = None
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
@@ -134,7 +139,7 @@ class PiAgent:
         self._child = await Child.spawn(
             argv,
             cwd=launch.cwd,
-            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions)},
+            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions, hold_ms=self._hold_ms)},
             on_line=self._on_line,
             on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
@@ -176,6 +181,8 @@ class PiAgent:
     async def prompt(self, prompt: Prompt) -> Handover:
         if self.pid is None:
             return Refused("pi is not running")
+        if prompt.origin is Origin.TTSR:
+            return await self._try_again(prompt)
         identity = self._rpc.new_id()
         self._offers[identity] = prompt
         self._answered.clear()
@@ -195,6 +202,23 @@ class PiAgent:
         if disposition == "handled":
             return self._handled(prompt)
         return Accepted() if disposition == "started" else Unknown(f"pi answered {disposition!r}")
+
+    async def _try_again(self, prompt: Prompt) -> Handover:
+        """A reminder of a stream rule goes in as a message of the extension's, and Pi goes on without a user's."""
+        if not self._idle.is_set():
+            return Refused("pi is working", busy=True)
+        self._accepted, self._stamp = True, prompt.stamp
+        self._idle.clear()
+        try:
+            refused = await self._extension.link.retry(prompt.text, prompt.keep)
+        except (TimeoutError, OSError) as error:
+            return Unknown(f"the extension inside pi did not say that it had begun: {error}")
+        if refused is None:
+            return Accepted()
+        if not self._translator.running:
+            self._idle.set()
+        self._accepted, self._stamp = False, None
+        return Refused(refused, busy=True)
 
     async def _refusal(self, error: str) -> Refused:
         """Busy, in Pi's words or by its state; else it cannot (no key, no model)."""
@@ -220,7 +244,10 @@ class PiAgent:
         self._aborting = True
         self._events.emit(ev.ABORT, {"reason": reason.value})
         await self._questions.cancel()  # a tool that waits for an answer would outlast the abort
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
+            if reason is AbortReason.TTSR:  # what waits in Pi's queue goes behind the reminder
+                await self._extension.link.end()
+                return
             await self._rpc.tell({"type": "clear_queue"})
             await self._rpc.tell({"type": "abort"})
 
@@ -290,6 +317,8 @@ class PiAgent:
                 self._events.emit(kind, data)
             case Now(doing):
                 self._events.doing(doing)
+            case ToolHeld(call):
+                self._extension.held(call)
             case RunStarted():
                 self._idle.clear()
                 if not self._accepted:

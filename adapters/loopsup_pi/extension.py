@@ -17,6 +17,7 @@ from loopsup.ports import (
     Launch,
     Marker,
     Stamp,
+    ToolCall,
 )
 from loopsup_pi.arguments import TOOL
 from loopsup_pi.link import Heard, Link, Record
@@ -24,6 +25,8 @@ from loopsup_pi.link import Heard, Link, Record
 SOURCE = Path(__file__).with_suffix(".ts")
 MARKER_ENTRY = "loopsup"  # types of the entries in Pi's session file; extension.ts looks for the first
 ATTENTION_ENTRY = "loopsup-attention"
+
+BEHIND_S = 2.0  # stdout is read within milliseconds of the socket; nobody waits for the answer any more then
 
 Markers = tuple[Marker | None, Marker | None]  # the newest one on the present branch, and on any
 
@@ -45,10 +48,12 @@ class Extension:
         self._events = events
         self._more = more
         self._log = launch.log
+        self._holds = launch.hold_tools
         self._stamp = stamp
         self._verdicts: dict[str, bool] = {}  # by tool call, until the tool's end in the stream confirms it
         self._conversation: Conversation | None = None
         self._asked: dict[int, asyncio.Task[Any]] = {}  # plans that may take hours, by the id of the record
+        self._held: dict[str, asyncio.Event] = {}  # tool calls that wait for their check, until Pi's stream is there
         self.link = Link(launch.run_dir, self._heard, launch.log, gone)
         self.greeting: Record = {}  # its first hello
         self.hello: asyncio.Future[Markers] = asyncio.get_running_loop().create_future()
@@ -75,14 +80,43 @@ class Extension:
             said = "done" if recorded else "failed"
             self._log(f"pi reports {TOOL} as {said}, the verdict was {verdict}")
 
+    def held(self, call: str) -> None:
+        """Pi's stream has come to this call."""
+        self._held.setdefault(call, asyncio.Event()).set()
+
+    async def _reached(self, call: str) -> bool:
+        """A call is told on the socket, what was streamed before it on stdout: that goes first."""
+        try:
+            await asyncio.wait_for(self._held.setdefault(call, asyncio.Event()).wait(), BEHIND_S)
+        except TimeoutError:
+            return False
+        finally:
+            self._held.pop(call, None)
+        return True
+
+    async def _check(self, record: Record) -> Record | None:
+        call = str(record.get("call"))
+        if not await self._reached(call):
+            return None
+        given = ToolCall(call, str(record.get("tool")), record.get("arguments"))
+        verdict = await self._events.tool_call(given)
+        return {"allowed": verdict.allowed, "reason": verdict.reason, "ends": verdict.ends}
+
+    async def _decide(self, call: str, arguments: object) -> Record:
+        if self._holds:
+            await self._reached(call)
+        verdict = await self._events.decide(DecisionCall(await self._stamp(), arguments))
+        self._verdicts[call] = verdict.accepted
+        return {"accepted": verdict.accepted, "message": verdict.message}
+
     async def _heard(self, record: Record) -> Record | None:
         match record.get("type"):
             case "hello":
                 self._on_hello(record)
             case "decide":
-                verdict = await self._events.decide(DecisionCall(await self._stamp(), record.get("arguments")))
-                self._verdicts[str(record.get("call"))] = verdict.accepted
-                return {"accepted": verdict.accepted, "message": verdict.message}
+                return await self._decide(str(record.get("call")), record.get("arguments"))
+            case "tool":
+                return await self._check(record)
             case "interrupted":
                 return await self._plan(record)
             case "dropped":

@@ -9,6 +9,7 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { StringEnum } from "@earendil-works/pi-ai";
 import { Type } from "typebox";
 import { ANSWER_MS, guarded, Link, type Json, type Setup } from "./link.ts";
+import { streamRules } from "./stream_rules.ts";
 import { Terminal } from "./terminal.ts";
 
 const TOOL = "loop_control";
@@ -88,6 +89,7 @@ export default function (pi: ExtensionAPI) {
     setup = invitation;
     join(invitation, "startup", ctx);
   });
+  const rules = streamRules(pi, link, () => setup?.holdMs ?? 0, tell);
   let decided = false; // a decision was accepted in the turn under way
   let last: Turn | undefined; // the last finalised turn of the run under way
 
@@ -109,6 +111,7 @@ export default function (pi: ExtensionAPI) {
       terminal.refresh();
     };
     link.open(socket, greet, (record) => {
+      if (rules.heard(record, ctx)) return;
       if (record.type !== "append") return terminal.heard(record);
       pi.appendEntry(record.entry, record.data);
       link.send({ type: "appended", id: record.id });
@@ -139,8 +142,12 @@ export default function (pi: ExtensionAPI) {
   });
 
   // Before the conversation branches the loop must be paused; if nobody answers, the user goes first.
-  pi.on("session_before_fork", async () => void (await link.ask({ type: "forking", what: "fork" })));
-  pi.on("session_before_tree", async () => void (await link.ask({ type: "forking", what: "tree" })));
+  async function divide(what: string, ctx: ExtensionContext): Promise<void> {
+    await link.ask({ type: "forking", what });
+    terminal.divided(ctx, what);
+  }
+  pi.on("session_before_fork", (_event, ctx) => divide("fork", ctx));
+  pi.on("session_before_tree", (_event, ctx) => divide("tree", ctx));
   pi.on("session_tree", (_event, ctx) => link.send({ type: "branch", marker: marker(ctx.sessionManager.getBranch()) }));
 
   // One mark for each real request to the model: Pi also starts a turn after an abort, without any.
@@ -148,13 +155,16 @@ export default function (pi: ExtensionAPI) {
     if (!ctx.signal?.aborted) tell(ctx, "request");
   });
 
-  pi.on("tool_call", (event) => {
-    if (event.toolName === TOOL)
+  pi.on("tool_call", (event, ctx) => {
+    if (event.toolName === TOOL) {
+      rules.mark(event, ctx); // the decision itself is asked about when the tool runs
       return event.parentToolCallId ? { block: true, reason: `${TOOL} must be called directly` } : undefined;
+    }
     if (!setup) return undefined;
     const { mode, allow, deny } = setup.permissions;
     if (deny.includes(event.toolName) || (mode === "deny" && !allow.includes(event.toolName)))
       return { block: true, reason: `The user's loopsup configuration denies the tool ${event.toolName}.` };
+    return rules.check(event, ctx);
   });
 
   pi.on("turn_end", async (event, ctx) => {

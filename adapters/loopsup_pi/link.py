@@ -1,10 +1,10 @@
 """The Unix socket between the adapter and its extension inside Pi: one JSON object a line.
 
-From the extension: hello (with the token), decide, interrupted, dropped (an answer is not wanted any more),
+From the extension: hello (with the token), decide, tool, interrupted, dropped (an answer is not wanted any more),
 forking, branch, appended; where Pi has no other stream (linked.py) also event, accepted, command, goodbye. To it:
-answer (to a record with an id), append, and there prompt, abort, released. Rules: mode 0600 in a private
-directory; nothing is heard before a hello with the right token; the newest connection is the extension (Pi
-makes a new one when it reloads or changes its session).
+answer (to a record with an id), append, end and retry (stream_rules.ts), and there prompt, abort, released. Rules:
+mode 0600 in a private directory; nothing is heard before a hello with the right token; the newest connection is
+the extension (Pi makes a new one when it reloads or changes its session).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Link:
         self._own_dir: str | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._entries: dict[int, asyncio.Future[None]] = {}
+        self._entries: dict[int, asyncio.Future[str | None]] = {}
         self._next_entry = 1
 
     async def open(self) -> None:
@@ -72,11 +72,10 @@ class Link:
             raise
         self._path = path
 
-    def setup(self, permissions: Mapping[str, Any], session: str = "") -> str:
+    def setup(self, permissions: Mapping[str, Any], session: str = "", hold_ms: int = 0) -> str:
         """What the extension needs to know, for its environment variable."""
-        return json.dumps(
-            {"socket": os.fspath(self._path), "token": self._token, "permissions": permissions, "session": session}
-        )
+        known = {"socket": os.fspath(self._path), "token": self._token, "session": session}
+        return json.dumps({**known, "permissions": permissions, "holdMs": hold_ms})
 
     @property
     def connected(self) -> bool:
@@ -92,17 +91,29 @@ class Link:
 
     async def append(self, entry: str, data: Record, notice: str | None = None) -> bool:
         """Have an entry appended to the present branch (and a notice shown); False if nobody says it was."""
+        try:
+            return await self._ordered({"type": "append", "entry": entry, "data": data, "notice": notice}) is None
+        except (TimeoutError, OSError):
+            return False
+
+    async def retry(self, text: str, keep: bool) -> str | None:
+        """Have the model try again, after this reminder: None, or why Pi did not begin. TimeoutError, OSError."""
+        return await self._ordered({"type": "retry", "text": text, "keep": keep})
+
+    async def end(self) -> None:
+        """End the response under way for a rule. OSError."""
+        await self._send({"type": "end"})
+
+    async def _ordered(self, record: Record) -> str | None:
+        """Until the extension says that it has done it (None), or why it did not."""
         number, done = self._next_entry, asyncio.get_running_loop().create_future()
         self._next_entry += 1
         self._entries[number] = done
         try:
-            await self._send({"type": "append", "id": number, "entry": entry, "data": data, "notice": notice})
-            await asyncio.wait_for(done, APPEND_TIMEOUT_S)
-        except (TimeoutError, OSError):
-            return False
+            await self._send({"id": number, **record})
+            return await asyncio.wait_for(done, APPEND_TIMEOUT_S)
         finally:
             self._entries.pop(number, None)
-        return True
 
     async def close(self) -> None:
         if self._server is not None:
@@ -165,7 +176,8 @@ class Link:
         if record.get("type") == "appended":
             waiting = self._entries.get(record.get("id", 0))
             if waiting is not None and not waiting.done():
-                waiting.set_result(None)
+                refused = record.get("refused")
+                waiting.set_result(None if refused is None else str(refused))
             return
         answer = await self._heard(record)
         if "id" in record and not writer.is_closing():

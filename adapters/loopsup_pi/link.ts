@@ -12,6 +12,7 @@ export type Setup = {
   token: string;
   session: string;
   permissions: { mode: string; allow: string[]; deny: string[] };
+  holdMs: number; // how long a tool call waits for its check; 0: none has to
 };
 
 export class Link {

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from loopsup.ports import (
+    HOLD_S,
     AbortReason,
     Accepted,
     AgentEvents,
@@ -34,7 +35,7 @@ from loopsup_pi.arguments import TOOL
 from loopsup_pi.extension import Extension, conversation
 from loopsup_pi.link import Record
 from loopsup_pi.rpc import Inbox
-from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, Translator
+from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, ToolHeld, Translator
 
 START_S = 30.0  # the extension answers in milliseconds; a Pi that is brought up by `Body` takes a second or two
 HANDOVER_S = 50.0  # longer than the extension's own bound
@@ -118,7 +119,8 @@ class LinkedPi:
             "allow": list(launch.permissions.allow),
             "deny": list(launch.permissions.deny),
         }
-        await self._body.bring(self._extension.link.setup(permissions, launch.env.get("LOOPSUP_SESSION", "")))
+        session, hold_ms = launch.env.get("LOOPSUP_SESSION", ""), round(HOLD_S * 1000) if launch.hold_tools else 0
+        await self._body.bring(self._extension.link.setup(permissions, session, hold_ms))
         try:
             markers = await asyncio.wait_for(asyncio.shield(self._extension.hello), self._start_s)
         except TimeoutError:
@@ -147,6 +149,8 @@ class LinkedPi:
     # ---- verbs ------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt) -> Handover:
+        if prompt.origin is Origin.TTSR:
+            return await self._try_again(prompt)
         identity = uuid.uuid4().hex
         answer: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._offers[identity] = (prompt, answer)
@@ -164,12 +168,29 @@ class LinkedPi:
         reason = str(record.get("reason"))
         return Refused(reason, busy=record.get("busy") is True) if record.get("taken") is False else Unknown(reason)
 
+    async def _try_again(self, prompt: Prompt) -> Handover:
+        """A reminder of a stream rule goes in as a message of the extension's, and Pi goes on without a user's."""
+        if not self._idle.is_set():
+            return Refused("pi is working", busy=True)
+        self._accepted, self._stamp = True, prompt.stamp
+        self._idle.clear()
+        try:
+            refused = await self._extension.link.retry(prompt.text, prompt.keep)
+        except (TimeoutError, OSError) as error:
+            return Unknown(f"the extension inside pi did not say that it had begun: {error}")
+        if refused is None:
+            return Accepted()
+        if not self._translator.running:
+            self._idle.set()
+        self._accepted, self._stamp = False, None
+        return Refused(refused, busy=True)
+
     async def abort(self, reason: AbortReason) -> None:
         if self._idle.is_set():
             return
         self._aborting = True
         self._events.emit(ev.ABORT, {"reason": reason.value})
-        if not await self._extension.link.tell({"type": "abort"}):
+        if not await self._extension.link.tell({"type": "end" if reason is AbortReason.TTSR else "abort"}):
             self._settle_lost()
 
     async def answer(self, question_id: str, allow: bool, text: str) -> None:
@@ -235,6 +256,8 @@ class LinkedPi:
                 self._events.emit(kind, data)
             case Now(doing):
                 self._events.doing(doing)
+            case ToolHeld(call):
+                self._extension.held(call)
             case RunStarted():
                 self._idle.clear()
                 if not self._accepted:

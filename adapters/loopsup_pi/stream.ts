@@ -13,8 +13,11 @@ export function rehearsed(pi: ExtensionAPI, tell: Tell): void {
     if (role === "user") tell({ type: "message_start", message: { role, text: textOf(message.content) } }, ctx);
     if (role === "assistant") tell({ type: "message_start", message: { role, stopReason } }, ctx);
   });
-  pi.on("message_update", ({ assistantMessageEvent: { type, delta } }: Json, ctx) => {
-    if (DELTAS.includes(type)) tell({ type: "message_update", assistantMessageEvent: { type, delta } }, ctx);
+  pi.on("message_update", ({ message, assistantMessageEvent: { type, delta, contentIndex } }: Json, ctx) => {
+    const { id, name: toolName } = message?.content?.[contentIndex] ?? {};
+    const call = type === "toolcall_start" ? { id, toolName } : {};
+    if (DELTAS.includes(type) || type === "toolcall_start")
+      tell({ type: "message_update", assistantMessageEvent: { type, delta, contentIndex, ...call } }, ctx);
   });
   pi.on("message_end", ({ message }: Json, ctx) => {
     const { role, stopReason, errorMessage, usage } = message;

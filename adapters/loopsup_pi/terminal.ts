@@ -17,6 +17,8 @@ const ATTENTION = "loopsup-attention"; // type of the entries that tell of an at
 const COMMAND_MS = 10_000; // the supervisor answers a command in milliseconds
 const HOST_MS = 100_000; // a little more than a supervisor may take to come up
 const TAKE_MS = 30_000; // Pi begins in milliseconds; an input handler of another extension may take its time
+const ACTIVE = ["waiting", "queued", "running"];
+const DIVIDED = "the conversation divided: its loop is paused where it was; /loop resume there goes on";
 const EXIT_OWNED = 4; // as loopsup's own: refused in this state
 const MARKS = ["LOOPSUP_AGENT", "LOOPSUP_SESSION"] as const; // in the environment of what runs below an agent
 
@@ -27,7 +29,8 @@ export class Terminal {
   private invited = false; // the supervisor was asked for here, and is not the parent of this Pi
   private byHand = false; // no supervisor is the parent of this Pi
   private asking = 0; // questions to `loopsup host` on their way
-  private ended = false; // the loop last shown has ended
+  private active = false; // the loop last shown could wake
+  private ended = false; // it has ended
   private refused = ""; // why nothing is said to the model here
   private offer?: { prompt: string; text: string; timer: NodeJS.Timeout };
 
@@ -66,7 +69,17 @@ export class Terminal {
         handler: (line, given) => this.typed(line, given),
       });
     this.byHand = byHand || this.invited;
+    const kept = globalThis as Json;
+    if (kept.__loopsupDivided) ctx.ui.notify(DIVIDED, "warning");
+    delete kept.__loopsupDivided;
     if (byHand) await this.guard(ctx, true);
+  }
+
+  // The conversation divides, and the loop was paused for it. A fork shows another conversation next: told there.
+  divided(ctx: ExtensionContext, what: string): void {
+    if (ctx.mode !== "tui" || !this.active) return;
+    if (what === "fork") (globalThis as Json).__loopsupDivided = true;
+    else ctx.ui.notify(DIVIDED, "warning");
   }
 
   // At its end. True: what was known of the supervisor is void.
@@ -191,8 +204,10 @@ export class Terminal {
   }
 
   private show(status?: Json): void {
-    const loop = status?.loop;
-    if (!loop || !this.link.connected) return;
+    if (!status || !this.link.connected) return;
+    const { loop } = status;
+    if (!loop) return this.ctx?.ui.setStatus("loop", undefined); // none on this branch
+    this.active = ACTIVE.includes(loop.state);
     this.ended = ["completed", "failed", "stopped"].includes(loop.state);
     const reason = loop.pauseReason ? ` (${words(loop.pauseReason)})` : "";
     const due = loop.nextDueAt ? `, next ${new Date(loop.nextDueAt).toLocaleTimeString("en-GB")}` : "";

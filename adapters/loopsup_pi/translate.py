@@ -20,6 +20,7 @@ STATUS_KEY = "loopsup"  # of the marks the extension puts into the stream
 REQUEST_MARK = "request"
 DECISION_MARK = "decision"
 TURN_END_MARK = "turn_end"  # before a wait; Pi's own record of it comes after
+TOOL_MARK = "tool:"  # and the id of a call that waits for its check
 
 Record = Mapping[str, Any]
 
@@ -51,7 +52,14 @@ class RunSettled:
     aborted: bool
 
 
-Output = Emit | Now | RunStarted | RunSettled
+@dataclass(frozen=True, slots=True)
+class ToolHeld:
+    """All that was streamed before this call has been told."""
+
+    call: str
+
+
+Output = Emit | Now | RunStarted | RunSettled | ToolHeld
 
 _DELTAS = {
     "text_delta": ev.MESSAGE_DELTA,
@@ -68,6 +76,7 @@ class Translator:
         self._turn: str | None = None  # the open turn pair
         self._ended: dict[str, Any] | None = None  # what its turn_end will say
         self._tools: dict[str, str] = {}  # those under way: id and name
+        self._calls: dict[str, dict[str, str]] = {}  # those being streamed, by their place in the message
         self._running = False
         self._decided = False
         self._failure: dict[str, Any] | None = None  # the error the run ended with, so far
@@ -104,6 +113,8 @@ class Translator:
             return [Emit(ev.ABORT, {"reason": "decision"})]
         if record.get("statusText") == TURN_END_MARK:
             return self._turn_end(record)
+        if (held := str(record.get("statusText"))).startswith(TOOL_MARK):
+            return [ToolHeld(held.removeprefix(TOOL_MARK))]
         if record.get("statusText") == REQUEST_MARK and self._running:
             return [*self._open_turn(), *self._now(Doing.MODEL)]
         return []
@@ -119,14 +130,19 @@ class Translator:
         message = _object(record.get("message"))
         if message.get("role") != "assistant" or message.get("stopReason") != "pending":
             return []
+        self._calls.clear()
         return [*self._open_turn(), *self._now(Doing.MODEL)]
 
     def _message_update(self, record: Record) -> list[Output]:
         update = _object(record.get("assistantMessageEvent"))
+        if update.get("type") == "toolcall_start":
+            call = {"toolCallId": str(update.get("id")), "toolName": str(update.get("toolName"))}
+            self._calls[_key(update)] = call
         kind = _DELTAS.get(str(update.get("type")))
         if kind is None or not update.get("delta"):
             return []
-        return [Emit(kind, {"text": str(update["delta"])})]
+        of = self._calls.get(_key(update), {}) if kind == ev.TOOL_CALL_DELTA else {}
+        return [Emit(kind, {"text": str(update["delta"]), **of})]
 
     def _message_end(self, record: Record) -> list[Output]:
         message = _object(record.get("message"))
@@ -250,6 +266,10 @@ def classify(message: str) -> dict[str, Any]:
     low = message.lower()
     kind = next((kind for kind, words in _KINDS if any(word in low for word in words)), "other")
     return {"kind": kind, "message": ev.bounded(message)}
+
+
+def _key(update: Record) -> str:
+    return str(update.get("contentIndex"))
 
 
 def _usage(raw: object) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ PROG = "loopsup"
 MIN_HELP = 20  # columns; narrower than this nothing can be read
 MAX_SHOWN = 60  # characters of an objective that are repeated in a hint
 
-# verb -> module of loopsup.cli with a function of the same name; the order is that of `--help`.
+# verb -> module of loopsup.cli with a function of that module's name; the order is that of `--help`.
 VERBS: Mapping[str, str] = MappingProxyType(
     {
         "start": "start",
@@ -45,16 +45,24 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "logs": "logs",
         "history": "history",
         "close": "close",
+        "heartbeat": "heartbeat",
+        "reload": "reload",
+        "enable": "enable",
+        "disable": "disable",
+        "tick": "tick",
+        "install-timer": "install_timer",
         "ls": "ls",
         "agents": "agents",
+        "rules": "rules",
         "control": "control",
         "mcp": "mcp",
         "supervise": "supervise",
         "host": "host",
+        "reopen": "reopen",
     }
 )
-# How loopsup starts its own supervisor, and what an extension inside an agent asks; not for people.
-HIDDEN = frozenset({"supervise", "host"})
+# How loopsup and a unit start a supervisor, and what an extension inside an agent asks; not for people.
+HIDDEN = frozenset({"supervise", "host", "reopen"})
 
 
 class Verbs(TyperGroup):
@@ -142,7 +150,7 @@ def build(verb: str | None) -> typer.Typer:
     for name in VERBS if verb is None else (verb,):
         module = importlib.import_module(f"loopsup.cli.{VERBS[name]}")
         epilog = getattr(module, "EPILOG", None)
-        app.command(name, cls=Verb, hidden=name in HIDDEN, epilog=epilog)(getattr(module, name))
+        app.command(name, cls=Verb, hidden=name in HIDDEN, epilog=epilog)(getattr(module, VERBS[name]))
     return app
 
 

@@ -77,7 +77,7 @@ def colour_of(event: Event) -> str | None:
         return "red"
     if kind == ev.USER_MESSAGE:
         return "bold"
-    if kind == ev.PERMISSION_REQUESTED:
+    if kind in (ev.PERMISSION_REQUESTED, ev.TTSR_TRIGGERED):
         return "yellow"
     return None if kind == ev.ASSISTANT_MESSAGE else "dim"
 
@@ -92,6 +92,10 @@ def _user_message(event: Event, data: Event, page: _Page) -> str:
         return f"── reminder: iteration {number} has no valid decision yet · {at} ──"
     who = {"user": "you", "ttsr": "a stream rule", "autopilot": "autopilot"}.get(str(origin), str(origin))
     return f"── {safe(who)} · {at} ──\n{indent(data['text'])}"
+
+
+def _heartbeat(event: Event, data: Event, page: _Page) -> str:
+    return f"heartbeat {data['beat']} · {_time(event, page)} · {one_line(data['summary'], page.width)}"
 
 
 def _assistant_message(_event: Event, data: Event, _page: _Page) -> str | None:
@@ -142,13 +146,14 @@ def _session_error(_event: Event, data: Event, page: _Page) -> str:
     return one_line(f"error: {data['message']} ({data['kind']})", page.width)
 
 
-def _abort(_event: Event, data: Event, _page: _Page) -> str:
+def _abort(_event: Event, data: Event, _page: _Page) -> str | None:
+    if data["reason"] == "ttsr":
+        return None  # the rule has said so
     if data["reason"] == "decision":
         return "the turn ends here: its decision was taken"
     why = {
         "user": "by you",
         "watchdog": "by the watchdog: the model was silent for too long",
-        "ttsr": "by a stream rule",
         "client_gone": "because nobody was there any more",
         "shutdown": "because the session closes",
     }
@@ -227,6 +232,17 @@ def _recovery(_event: Event, data: Event, _page: _Page) -> str:
     return f"{INDENT}({kind}: goes on {when}, attempt {safe(data['attempt'])})"
 
 
+def _triggered(_event: Event, data: Event, page: _Page) -> str:
+    names = ", ".join(str(rule["name"]) for rule in data["rules"])
+    return one_line(f"── stopped by the rule {names}: it will try again ──", page.width)
+
+
+def _injection(_event: Event, data: Event, _page: _Page) -> str | None:
+    kept = {"discarded": None, "kept": "what was cut off stays in the conversation"}
+    told = kept.get(str(data["partial"]), "the agent keeps or drops what was cut off, as it does")
+    return None if told is None else f"{INDENT}({told})"
+
+
 def _tool_line(text: str, page: _Page) -> str:
     return f"{INDENT}▸ {one_line(text, page.width - 4)}"
 
@@ -237,6 +253,7 @@ def _time(event: Event, page: _Page) -> str:
 
 
 _WORDS: Mapping[str, Callable[[Event, Event, _Page], str | None]] = {
+    ev.SESSION_HEARTBEAT: _heartbeat,
     ev.SESSION_START: _session_begin,
     ev.SESSION_RESUME: _session_begin,
     ev.SESSION_SHUTDOWN: _session_end,
@@ -257,4 +274,6 @@ _WORDS: Mapping[str, Callable[[Event, Event, _Page], str | None]] = {
     ev.LOOP_MISFIRE: _misfire,
     ev.LOOP_NOTICE: _notice,
     ev.CONTINUITY_RECOVERY: _recovery,
+    ev.TTSR_TRIGGERED: _triggered,
+    ev.TTSR_INJECTION: _injection,
 }

@@ -245,6 +245,8 @@ def _notes(event: happened.Event, before: Loop | None, after: Loop | None) -> li
             notes.append((f"{verb}_asked", f"{verb} asked for; it waits until the iteration has settled"))
         case happened.BranchMoved():
             notes.append(("branch", "the conversation moved to another branch"))
+        case happened.TtsrInjection(rules) if rules:
+            notes.append(("rule", f"a response was interrupted for {', '.join(rules)} and tried again"))
         case happened.AgentStartFailed(reason):
             notes.append(("agent_start_failed", f"the agent could not be started: {reason}"))
         case _:

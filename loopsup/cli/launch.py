@@ -41,7 +41,7 @@ class Starting:
     """A supervisor on its way up, until `answer`. Where either method raises, no process is left."""
 
     def __init__(self, child: subprocess.Popen[bytes], reading: int, log: Path) -> None:
-        self._child, self._reading, self._log = child, reading, log
+        self.child, self._reading, self._log = child, reading, log
 
     def until_owned(self, owned: Callable[[], bool], timeout_s: float = OWNED_TIMEOUT_S) -> None:
         """Return when it holds its session's lock, or has answered or ended, or time is up."""
@@ -54,17 +54,21 @@ class Starting:
             self.end()
             raise
 
-    def answer(self, timeout_s: float = READY_TIMEOUT_S, invited: Callable[[str], None] | None = None) -> Response:
+    def answer(
+        self, timeout_s: float = READY_TIMEOUT_S, invited: Callable[[str], None] | None = None, *, leave: bool = True
+    ) -> Response:
         """Its response to what it was started for. An error is raised, and then no process is left.
 
-        `invited` gets what an agent that runs already needs to connect, as soon as it is there.
+        `invited` gets what an agent that runs already needs to connect, as soon as it is there. `leave`: nobody
+        will wait for `child`.
         """
         try:
             response = self._first_answer(timeout_s, invited)
         except BaseException:  # also Ctrl-C
             self.end()
             raise
-        self._child.returncode = 0  # it is meant to outlive us: no "still running" warning, no waiting
+        if leave:
+            self.child.returncode = 0  # it is meant to outlive us: no "still running" warning, no waiting
         os.close(self._reading)
         return response
 
@@ -72,11 +76,11 @@ class Starting:
         """It closes its session on TERM; KILL is for one that does not."""
         os.close(self._reading)
         try:
-            self._child.send_signal(signal.SIGTERM)
-            self._child.wait(timeout=END_GRACE_S)
+            self.child.send_signal(signal.SIGTERM)
+            self.child.wait(timeout=END_GRACE_S)
         except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+            self.child.kill()
+            self.child.wait()
 
     def _first_answer(self, timeout_s: float, invited: Callable[[str], None] | None) -> Response:
         lines = _Lines(self._reading, timeout_s)
@@ -97,7 +101,7 @@ class Starting:
         """Its exit status and the last line it wrote."""
         how = ""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            how = f" (exit status {self._child.wait(timeout=1)})"
+            how = f" (exit status {self.child.wait(timeout=1)})"
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             log.seek(max(0, self._log.stat().st_size - LOG_TAIL))
             lines = log.read().decode("utf-8", "replace").strip().split("\n")

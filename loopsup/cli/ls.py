@@ -78,6 +78,9 @@ def ask(socket: Path) -> Mapping[str, Any] | None:
 
 def from_files(entry: Entry, now: Moment) -> Status:
     """The status object as the files tell it."""
+    from loopsup.offline import heartbeat_status
+    from loopsup.store import ticks
+    from loopsup.store.home import find_home
     from loopsup.wire.status import SessionFacts, status_object, without_owner
 
     alive = entry.owner is not None
@@ -92,9 +95,11 @@ def from_files(entry: Entry, now: Moment) -> Status:
         alive=alive,
         responding=False,
         pid=None if entry.owner is None else entry.owner.pid,
+        last_tick_at=ticks.last(find_home()),
         problem=entry.problem or (NOT_ANSWERING if alive and known is not None else None),
     )
-    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now)
+    beat = heartbeat_status(entry.folder, alive=alive)
+    return status_object(facts, entry.loop if alive else without_owner(entry.loop, now), now, heartbeat=beat)
 
 
 def text_lines(found: Sequence[Status], now: int, width: int, zone: tzinfo | None) -> list[str]:

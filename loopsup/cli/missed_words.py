@@ -10,6 +10,7 @@ from loopsup.cli.render import local_time, safe, span
 
 _WHY = {
     "asleep": "the machine slept, or its clock was set forward",
+    "no_tick": "`loopsup tick` did not come",
     "held_up": "the supervisor was stopped, held up or restarted",
     "user": "the loop was paused by you",
     "session_closed": "the session was closed",

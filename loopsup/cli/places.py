@@ -15,7 +15,7 @@ from loopsup import registry
 from loopsup.cli import agent_choice, selection
 from loopsup.cli.common import note
 from loopsup.cli.selection import Session
-from loopsup.core.model import Loop, Paused
+from loopsup.core.model import Driver, Loop, Paused
 from loopsup.errors import RefusedError, UsageError
 from loopsup.ports import Adapter, Conversation
 from loopsup.store.config import Config
@@ -35,6 +35,7 @@ class Order:
     agent_args: tuple[str, ...]
     cwd: Path
     continuity: dict[str, Any] = field(default_factory=dict)
+    driver: str = Driver.RESIDENT.value
     park: bool = False
 
 

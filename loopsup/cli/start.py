@@ -6,6 +6,7 @@ Afterwards `start` follows the conversation until the loop ends; leaving (Ctrl-C
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -29,6 +30,8 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.status_words import ENDED
 from loopsup.cli.wait import exit_code
+from loopsup.clock import mono_ms
+from loopsup.core.model import Driver
 from loopsup.core.policy import check
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
 from loopsup.wire.control import Response
@@ -72,6 +75,13 @@ def start(
     continuity: ContinuityOption = None,
     continuity_max_resumes: MaxResumesOption = None,
     continuity_stream_delay_ms: StreamDelayOption = None,
+    driver: Annotated[
+        Driver,
+        typer.Option(
+            "--driver",
+            help="Who wakes it: its own supervisor, or `loopsup tick` from cron, a timer or a CronJob.",
+        ),
+    ] = Driver.RESIDENT,
     park: Annotated[
         bool, typer.Option("--park", help="Close the agent between wakes at least 10m apart; resume it for the next.")
     ] = False,
@@ -97,7 +107,7 @@ def start(
     recovery = said(faults, continuity, continuity_max_resumes, continuity_stream_delay_ms)
     after_ms = _after(faults, after)
     text = _objective(faults, given, objective_file)
-    faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep))
+    faults.add(_impossible(every, detach=detach, foreground=foreground, keep=keep, driver=driver))
     warnings: tuple[str, ...] = ()
     if not faults:
         checked = check(as_policy(with_defaults(policy)), after_ms)
@@ -115,6 +125,7 @@ def start(
         agent_args,
         here(),
         recovery,
+        driver.value,
         park,
     )
     warn(starting.key_warnings(agent_args))
@@ -122,7 +133,24 @@ def start(
         warn(warnings)  # the response, which has them too, is for whoever started a process
         return starting.foreground(order, keep=keep, as_json=as_json)
     found, response = starting.detached(order)
+    if driver is Driver.TICK:
+        return _left_to_ticks(found, response, as_json=as_json)
     return _accepted(found, response, detach=detach, as_json=as_json)
+
+
+def _left_to_ticks(session: Session, response: Response, *, as_json: bool) -> int:
+    """Nobody waits for the loop, so there is nothing to follow: its supervisor ends, and then it is a tick's."""
+    from loopsup.cli.launch import END_GRACE_S, OWNED_POLL_S
+
+    text = (
+        f"started in session '{session.name}'; `loopsup tick` fires it when it is due "
+        "(`loopsup install-timer` sets up a timer for that)"
+    )
+    give_up = mono_ms() + int(END_GRACE_S * 1000)
+    while session.refreshed().alive() and mono_ms() < give_up:
+        time.sleep(OWNED_POLL_S)
+    show_result(text, dict(response.status or {}), response.warnings, as_json=as_json)
+    return EXIT_DONE
 
 
 def _accepted(session: Session, response: Response, *, detach: bool, as_json: bool) -> int:
@@ -179,12 +207,14 @@ def _objective(faults: Faults, words: list[str], file: str | None) -> str:
         return ""
 
 
-def _impossible(every: str | None, *, detach: bool, foreground: bool, keep: bool) -> list[str]:
+def _impossible(every: str | None, *, detach: bool, foreground: bool, keep: bool, driver: Driver) -> list[str]:
     found = []
     if every is None:
         found.append("--every is missing; give it a duration like 10m, or auto")
     if detach and foreground:
         found.append("--detach and --foreground exclude each other; give one of them")
+    if foreground and driver is Driver.TICK:
+        found.append("--foreground and --driver tick exclude each other: nobody waits for a loop that ticks drive")
     if keep and not foreground:
         found.append("--keep is only for --foreground")
     return found

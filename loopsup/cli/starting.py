@@ -12,12 +12,14 @@ import contextlib
 import re
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
+from loopsup.core.model import Driver
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError
 from loopsup.store.config import load_config
 from loopsup.store.home import find_home
@@ -126,6 +128,13 @@ def hook_warnings() -> list[str]:
     return [] if problem is None else [f"the attention hook cannot be used: {problem}"]
 
 
+def rule_warnings(cwd: Path) -> tuple[str, ...]:
+    """Stream rules that will not act though somebody may count on them."""
+    from loopsup.in_force import rules_in_force
+
+    return rules_in_force(cwd).notices
+
+
 def _placed(order: Order) -> Place:
     """The place for the order, made where it is new."""
     config = load_config()
@@ -135,6 +144,7 @@ def _placed(order: Order) -> Place:
     place = places.find(order, config)
     if place.how is How.LIVE:
         return place
+    warn(rule_warnings(order.cwd))
     adapter = place.adapter
     if adapter is None:
         assert place.session is not None
@@ -169,6 +179,8 @@ def _request(order: Order) -> Request:
     args: dict[str, Any] = {"objective": order.objective, "policy": order.policy}
     if order.after_ms is not None:
         args["afterMs"] = order.after_ms
+    if order.driver != Driver.RESIDENT:
+        args["driver"] = order.driver
     if order.continuity:
         args["continuity"] = order.continuity
     if order.park:

@@ -20,7 +20,7 @@ from loopsup.cli.render import (
     wrap,
 )
 from loopsup.core.durations import show as show_duration
-from loopsup.core.limits import PROTOCOL_RETRY_CEILING, SECOND
+from loopsup.core.limits import MINUTE, PROTOCOL_RETRY_CEILING, SECOND
 from loopsup.wire.times import parse_instant
 
 LABEL = 11  # columns of the left-hand words
@@ -36,6 +36,7 @@ LONG_ROWS = {
     "missed": 2,
     "QUESTION": 8,
 }
+SILENT_MS = 3 * MINUTE  # a timer fires every minute; three without one are no accident
 NOT_ANSWERING = "the supervisor does not answer; this is the last state in its journal"
 
 Status = Mapping[str, Any]
@@ -99,7 +100,7 @@ def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
     state = loop["state"]
     match state:
         case "waiting":
-            text = f"waiting: {next_wake(loop, now, zone)}"
+            text = f"waiting: {next_wake(loop, now, zone)}{_ticks(loop, now, zone)}"
         case "queued":
             text = "queued: an iteration is due and starts as soon as the agent is free"
         case "running":
@@ -161,6 +162,20 @@ def next_wake(loop: Status, now: int, zone: tzinfo | None) -> str:
     if loop.get("nextDueAt") is None:
         return f"no wake fits before its time is used up ({local_time(loop['deadlineAt'], now, zone)})"
     return f"the next wake is {_due(loop, now, zone)}"
+
+
+def _ticks(loop: Status, now: int, zone: tzinfo | None) -> str:
+    """A loop that waits for `loopsup tick` is only as true as the ticks are."""
+    if loop.get("driver") != "tick":
+        return ""
+    last = loop.get("lastTickAt")
+    if last is None:
+        return ", fired by `loopsup tick`\nNO TICK has ever come; `loopsup install-timer` sets one up"
+    text = f", fired by the first `loopsup tick` from then on; the last one came at {local_time(last, now, zone)}"
+    silence = now - parse_instant(last)
+    if loop.get("late") and silence > SILENT_MS:
+        text += f"\nNO TICK has come for {span(silence)}; is its timer still there? (`loopsup install-timer`)"
+    return text
 
 
 def session_line(session: Status) -> str:

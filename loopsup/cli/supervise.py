@@ -21,6 +21,9 @@ from loopsup.wire.control import MAX_LINE, Launch, Response, decode_launch, enco
 
 def supervise(
     ready_fd: Annotated[int, typer.Option("--ready-fd", metavar="N", help="Where the first response goes.")],
+    lock_fd: Annotated[
+        int | None, typer.Option("--lock-fd", metavar="N", help="The lock that is held already.")
+    ] = None,
 ) -> int:
     """Serve one session (started by loopsup itself)."""
     ready = Ready(ready_fd)
@@ -28,7 +31,7 @@ def supervise(
         launch = _read_launch()
         from loopsup.shell.main import supervise as serve
 
-        return serve(launch, ready.answer, ready.invite)
+        return serve(launch, ready.answer, ready.invite, lock_fd)
     except LoopsupError as error:
         ready.answer(Response(error=error))
         raise

@@ -5,6 +5,7 @@ A supervisor that dies in the meantime is no error of `wait`: the files then say
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,9 +16,13 @@ from loopsup.cli import acting, selection
 from loopsup.cli.common import JsonOption, SessionOption, note, show_status
 from loopsup.cli.policy_options import Faults
 from loopsup.cli.selection import Session, left
+from loopsup.clock import mono_ms
 from loopsup.errors import EXIT_INTERRUPTED, WAIT_EXIT, NotFoundError, SupervisorGoneError, WaitTimeoutError
 from loopsup.wire.control import Request
 
+POLL_S = 1.0  # between two ticks there are only files to look at; ticks come once a minute
+ACTIVE = frozenset({"waiting", "queued", "running"})
+TIME_IS_UP = "the loop goes on: it neither ended nor paused within --timeout"
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DUR", help="Give up after this long.")]
 
 
@@ -55,6 +60,21 @@ def exit_code(status: Mapping[str, Any]) -> int:
 
 
 def _until_it_rests(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
+    """Also across the pauses in which nobody is there, because a later `loopsup tick` fires the next wake."""
+    give_up = None if timeout_s is None else mono_ms() + int(timeout_s * 1000)
+    while True:
+        left_s = None if give_up is None else max(0.0, (give_up - mono_ms()) / 1000)
+        status = _once(session, left_s)
+        loop = status["loop"]
+        if loop is None or loop["driver"] != "tick" or loop["state"] not in ACTIVE:
+            return status
+        if left_s is not None and left_s < POLL_S:
+            raise WaitTimeoutError(TIME_IS_UP)
+        time.sleep(POLL_S)
+        session = session.refreshed()
+
+
+def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
     from loopsup import offline
 
     try:
@@ -62,7 +82,7 @@ def _until_it_rests(session: Session, timeout_s: float | None) -> Mapping[str, A
     except client.UnreachableError:
         raise
     except client.NoAnswerError as error:
-        raise WaitTimeoutError("the loop goes on: it neither ended nor paused within --timeout") from error
+        raise WaitTimeoutError(TIME_IS_UP) from error
     except SupervisorGoneError:
         if session.alive():
             raise

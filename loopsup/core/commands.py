@@ -12,6 +12,7 @@ from loopsup.core.misfire import Why
 from loopsup.core.model import (
     TERMINAL,
     Delivery,
+    Driver,
     Fixed,
     Flight,
     Intent,
@@ -33,9 +34,9 @@ from loopsup.core.moves import (
     expire,
     iteration_limit,
     pause,
-    queue_or_launch,
     refuse,
     stop,
+    unfired,
     wake,
 )
 from loopsup.core.reasons import words
@@ -56,11 +57,8 @@ def on_start(loop: Loop | None, event: Start, now: Moment) -> Step:
     checked = policies.check(event.policy, event.after_ms)
     if checked.faults:
         return refuse(loop, "; ".join(checked.faults), "usage")
-    fresh = Loop(event.loop_id, event.objective, event.policy, now.wall, Queued(now.wall))
-    if event.after_ms is not None:
-        step = Step(replace(fresh, phase=Waiting(now.plus(event.after_ms))))
-    else:
-        step = queue_or_launch(fresh, Queued(now.wall), now, event.idle)
+    fresh = Loop(event.loop_id, event.objective, event.policy, now.wall, Queued(now.wall), driver=event.driver)
+    step = due_or_queued(fresh, now.wall + (event.after_ms or 0), now, event.idle)
     return done(step, "the loop is started", checked.warnings)
 
 
@@ -149,7 +147,7 @@ def _resume_paused(loop: Loop, paused: Paused, now: Moment, idle: bool) -> Step:
         used = f"{loop.iteration_count} of {loop.policy.max_iterations} iterations are used"
         return refuse(loop, f"{used}; raise the limit first with `loopsup update --max-iterations …`")
     kept = None if paused.reason in ATTENTION_REASONS else paused.next_due_at
-    if kept is None or kept > now.wall:
+    if kept is None or kept > now.wall or loop.driver is Driver.TICK:  # the next tick judges what is past
         return done(due_or_queued(loop, now.wall if kept is None else kept, now, idle), "the loop goes on")
     step = wake(loop, kept, now.wall - kept, Why(paused.reason.value), now, idle)
     skipped = step.loop is not None and isinstance(step.loop.phase, Waiting)
@@ -214,13 +212,17 @@ def on_close(loop: Loop | None, event: Close, now: Moment) -> Step:
     """The session ends: an active loop is persisted as paused; it never re-arms by itself (L-109)."""
     if loop is None or loop.terminal:
         return done(Step(loop), "the session is closed")
+    if event.leaving and loop.driver is Driver.TICK:
+        loop = unfired(loop, now)
     match loop.phase:
+        case Waiting() if event.leaving and loop.driver is Driver.TICK:
+            step = Step(loop)
         case Waiting(due):
             step = Step(pause(loop, PauseReason.SESSION_CLOSED, due.wall))
         case Queued(due_at=due_at):
             step = Step(pause(loop, PauseReason.SESSION_CLOSED, due_at))
         case _:
-            step = conclude_closed(loop, event.turns, now)
+            step = conclude_closed(loop, event.turns, now, leaving=event.leaving)
     return done(step, "the session is closed")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopsup.core.misfire import Misfire
-from loopsup.core.model import AbortReason, Loop, Policy, Rhythm, Stamp
+from loopsup.core.model import AbortReason, Driver, Loop, Policy, Rhythm, Stamp
 
 # ---- commands -------------------------------------------------------------------------------------
 
@@ -23,6 +23,7 @@ class Start:
     policy: Policy
     after_ms: int | None
     idle: bool
+    driver: Driver = Driver.RESIDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,13 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The session ends in good order; `turns` are the turn pairs of the iteration cut short."""
+    """The session ends in good order; `turns` are the turn pairs of the iteration cut short.
+
+    `leaving`: nobody asked for it, its supervisor only goes; a wake that `loopsup tick` fires stays as it is.
+    """
 
     turns: int = 0
+    leaving: bool = False
 
 
 # ---- facts ----------------------------------------------------------------------------------------
@@ -66,9 +71,13 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed or the agent became idle: look whether anything is due."""
+    """Time passed or the agent became idle: look whether anything is due.
+
+    `by`: who looks. A wake is fired only by its loop's own driver; what was fired goes on with either.
+    """
 
     idle: bool
+    by: Driver = Driver.RESIDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +159,16 @@ class BranchMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TtsrInjection:
+    """A reminder of stream rules went into the conversation: of `rules` now; `injected` so far on this branch, the
+    rest of what a `once` rule needs to know after a restart. Changes no loop, and is journaled all the same.
+    """
+
+    rules: tuple[str, ...]
+    injected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A supervisor (or a command without one) took over the journal.
 
@@ -173,6 +192,7 @@ Fact = (
     | AgentStartFailed
     | ConversationForking
     | BranchMoved
+    | TtsrInjection
     | Opened
 )
 Event = Command | Fact

@@ -64,8 +64,8 @@ def on_tick(loop: Loop, event: Ticked, now: Moment) -> Step:
     if deadline_armed(loop) and now.wall >= loop.deadline_at:
         return expire(loop, now)
     match loop.phase:
-        case Waiting(due) if due.wall < loop.deadline_at and due.reached(now):
-            return wake(loop, due.wall, *lateness(due, now), now, event.idle)
+        case Waiting(due) if event.by is loop.driver and due.wall < loop.deadline_at and due.reached(now):
+            return wake(loop, due.wall, *lateness(loop, due, now), now, event.idle)
         case Queued() if event.idle and _ready(loop.phase.retry, now):
             return launch(loop, loop.phase, now)
         case Running(flight) if event.idle and flight.delivery is Delivery.PENDING and _ready(flight.retry, now):

@@ -1,6 +1,6 @@
 """The conversation divides, the session closes, a supervisor takes over: nothing is armed by itself.
 
-The one exception is a reload, a transparent restart of the supervisor (L-111).
+Two exceptions: a reload, a transparent restart of the supervisor (L-111), and a loop that `loopsup tick` drives.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from loopsup.core.events import BranchMoved, ConversationForking, Opened
 from loopsup.core.facts import apply_intent, conclude, with_flight
 from loopsup.core.model import (
     Delivery,
+    Driver,
     Flight,
     Intent,
     Loop,
@@ -23,7 +24,7 @@ from loopsup.core.model import (
     Verb,
     Waiting,
 )
-from loopsup.core.moves import FINAL_VERBS, decided, next_delay_ms, pause, stop
+from loopsup.core.moves import FINAL_VERBS, decided, next_delay_ms, pause, stop, unfired
 
 
 def on_forking(loop: Loop, event: ConversationForking, now: Moment) -> Step:
@@ -64,10 +65,15 @@ def on_branch(loop: Loop | None, event: BranchMoved, now: Moment) -> Step:
 
 
 def on_opened(loop: Loop, event: Opened, now: Moment) -> Step:
-    """Take over what the journal says: transparently after a reload, paused after a loss (D-44)."""
+    """Take over what the journal says: transparently after a reload, paused after a loss (D-44).
+
+    A wake that `loopsup tick` fires depends on no supervisor, so it is not lost with one.
+    """
     match loop.phase:
-        case Waiting(due) if event.reload:
+        case Waiting(due) if event.reload or loop.driver is Driver.TICK:
             return Step(replace(loop, phase=Waiting(now.plus(due.wall - now.wall))))
+        case Queued() if loop.driver is Driver.TICK:
+            return Step(unfired(loop, now))
         case Queued(due_at=due_at) if event.reload:
             return Step(replace(loop, phase=Queued(due_at)))
         case Waiting(due):
@@ -97,7 +103,7 @@ def _take_over(loop: Loop, flight: Flight, now: Moment) -> Step:
     return Step(pause(loop, PauseReason.SUPERVISOR_LOST, due))
 
 
-def conclude_closed(loop: Loop, turns: int, now: Moment) -> Step:
+def conclude_closed(loop: Loop, turns: int, now: Moment, *, leaving: bool = False) -> Step:
     """The session closes over a running (or already paused) loop."""
     flight = loop.flight
     if flight is None:
@@ -105,7 +111,8 @@ def conclude_closed(loop: Loop, turns: int, now: Moment) -> Step:
     closed = replace(loop, llm_calls=loop.llm_calls + turns)
     if flight.decision is not None:
         step = conclude(closed, flight, flight.decision, now)
-        if step.loop is not None and isinstance(step.loop.phase, Waiting):
+        stays = leaving and loop.driver is Driver.TICK
+        if step.loop is not None and isinstance(step.loop.phase, Waiting) and not stays:
             return Step(pause(step.loop, PauseReason.SESSION_CLOSED, step.loop.phase.due.wall))
         return step
     if isinstance(closed.phase, Paused):

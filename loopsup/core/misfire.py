@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from loopsup.core.limits import SECOND
 
+TICK_LATE_MS = 90 * SECOND  # a loop that ticks drive: cron comes once a minute, and may be a little late itself
 LATE_MS = 5 * SECOND  # clocks are read every second, so this much is no jitter: nobody could fire
 
 
@@ -39,6 +40,7 @@ class Why(StrEnum):
 
     ASLEEP = "asleep"  # wall time passed and monotonic time did not: suspended, or the clock was set forward
     HELD_UP = "held_up"  # both passed: the supervisor was stopped, starved of time or restarted
+    NO_TICK = "no_tick"  # `loopsup tick` drives the loop, and did not come
     USER = "user"
     SESSION_CLOSED = "session_closed"
     FORK = "fork"

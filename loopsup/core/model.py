@@ -93,6 +93,13 @@ class Delivery(StrEnum):
     ACCEPTED = "accepted"
 
 
+class Driver(StrEnum):
+    """Who fires the wakes of a loop: exactly one of the two, for as long as the loop lives (H-02 to H-04)."""
+
+    RESIDENT = "resident"  # the supervisor of its session, which waits for them
+    TICK = "tick"  # `loopsup tick`, run by cron or a timer: between two iterations nobody waits
+
+
 class AbortReason(StrEnum):
     """Why a response was ended from outside."""
 
@@ -287,6 +294,7 @@ class Loop:
     last_settled_at: int | None = None
     expired_deadlines: tuple[int, ...] = ()
     last_attention: Attention | None = None
+    driver: Driver = Driver.RESIDENT
     last_missed: Missed | None = None
 
     @property

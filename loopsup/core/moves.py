@@ -11,7 +11,7 @@ from dataclasses import replace
 from loopsup.core import attention
 from loopsup.core.effects import Announce, HandOver, Reply, Step
 from loopsup.core.limits import RETRY_DELAYS_MS, SECOND
-from loopsup.core.misfire import LATE_MS, Done, Missed, Why, made_up
+from loopsup.core.misfire import LATE_MS, TICK_LATE_MS, Done, Missed, Why, made_up
 from loopsup.core.model import (
     Attention,
     AttentionStatus,
@@ -19,6 +19,7 @@ from loopsup.core.model import (
     Completed,
     Decision,
     Delivery,
+    Driver,
     Failed,
     Fixed,
     Flight,
@@ -79,7 +80,7 @@ def expire(loop: Loop, now: Moment) -> Step:
     elif flight is not None:
         flight = replace(flight, intent=None)
     if isinstance(loop.phase, Waiting):
-        late_ms, why = lateness(loop.phase.due, now)
+        late_ms, why = lateness(loop, loop.phase.due, now)
         loop = _missed(loop, loop.phase.due.wall, late_ms, why, Done.DROPPED)
     expired = replace(loop, phase=Paused(PauseReason.DURATION_LIMIT, flight=flight))
     if loop.deadline_expired:
@@ -171,33 +172,49 @@ def _send(loop: Loop, flight: Flight) -> Step:
 
 def due_or_queued(loop: Loop, due_at: int, now: Moment, idle: bool) -> Step:
     """Wake at `due_at`: later by the timer, now if that is past and the agent is idle, else queued."""
-    if due_at > now.wall:
+    if due_at > now.wall or loop.driver is Driver.TICK:  # also what is due now is fired by the next tick
         return Step(replace(loop, phase=Waiting(now.plus(due_at - now.wall))))
     return queue_or_launch(loop, Queued(due_at), now, idle)
+
+
+def unfired(loop: Loop, now: Moment) -> Loop:
+    """A wake that `loopsup tick` had fired, and of which nothing came yet, is left to the next tick."""
+    match loop.phase:
+        case Queued(due_at=due_at):
+            return replace(loop, phase=Waiting(now.plus(due_at - now.wall)))
+        case _:
+            return loop
 
 
 def queue_or_launch(loop: Loop, queued: Queued, now: Moment, idle: bool) -> Step:
     return launch(loop, queued, now) if idle else Step(replace(loop, phase=queued))
 
 
-def lateness(due: Moment, now: Moment) -> tuple[int, Why]:
+def lateness(loop: Loop, due: Moment, now: Moment) -> tuple[int, Why]:
     """By how much a wake is overdue on the clock that is further on, and what that says."""
     wall, mono = now.wall - due.wall, now.mono - due.mono
+    if loop.driver is Driver.TICK:
+        return wall, Why.NO_TICK
     return max(wall, mono), Why.ASLEEP if wall - mono > LATE_MS else Why.HELD_UP
 
 
 def wake(loop: Loop, due_at: int, late_ms: int, why: Why, now: Moment, idle: bool) -> Step:
     """The wake of `due_at` can be acted on only now: fire it, or leave it out where the policy says so."""
-    if late_ms <= LATE_MS or made_up(loop.policy.misfire, late_ms):
+    if late_ms <= on_time_ms(loop) or made_up(loop.policy.misfire, late_ms):
         return queue_or_launch(_missed(loop, due_at, late_ms, why, Done.WOKEN), Queued(due_at), now, idle)
     period = _period_ms(loop)
     skipped = _missed(loop, due_at, late_ms, why, Done.SKIPPED)
     return Step(replace(skipped, phase=Waiting(now.plus(period - late_ms % period))))
 
 
+def on_time_ms(loop: Loop) -> int:
+    """A wake this late is no missed one yet."""
+    return TICK_LATE_MS if loop.driver is Driver.TICK else LATE_MS
+
+
 def _missed(loop: Loop, due_at: int, late_ms: int, why: Why, what: Done) -> Loop:
     """The loop with this wake on record, if it is late enough to be one."""
-    if late_ms <= LATE_MS:
+    if late_ms <= on_time_ms(loop):
         return loop
     count = 1 + late_ms // _period_ms(loop)
     return replace(loop, last_missed=Missed(due_at, late_ms, count, why, what))

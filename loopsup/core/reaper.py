@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loopsup.core.limits import HOUR, MINUTE, SECOND
-from loopsup.core.model import Loop, Moment, Queued, Running, Waiting
+from loopsup.core.model import Driver, Loop, Moment, Queued, Running, Waiting
 
 ORPHAN_GRACE_MS = 20 * SECOND  # a client that reconnects finds its session still there
 IDLE_TTL_MS = 6 * HOUR  # a forgotten terminal does not hold an agent process for days
@@ -52,14 +52,23 @@ def _seconds(text: str) -> float:
     return value if math.isfinite(value) else ORPHAN_GRACE_MS / SECOND
 
 
-def pins(loop: Loop | None, now: Moment) -> bool:
-    """This session alone can fire an active loop whose time is not over (H-14, H-22)."""
-    if loop is None or not isinstance(loop.phase, Waiting | Queued | Running):
+def pins(loop: Loop | None, now: Moment, *, beating: bool = False) -> bool:
+    """This session alone can fire an active loop whose time is not over, or a heartbeat (H-14, H-22, H-32).
+
+    A loop that waits for `loopsup tick` needs nobody here (H-15).
+    """
+    if beating:
+        return True
+    if loop is None or (loop.driver is Driver.TICK and isinstance(loop.phase, Waiting)):
+        return False
+    if not isinstance(loop.phase, Waiting | Queued | Running):
         return False
     return now.wall < loop.deadline_at
 
 
-def needed(loop: Loop | None, now: Moment, *, working: bool, interrupted: bool = False) -> str | None:
+def needed(
+    loop: Loop | None, now: Moment, *, working: bool, interrupted: bool = False, beating: bool = False
+) -> str | None:
     """Why the session must stay, for people; None: it may be closed.
 
     `interrupted`: a turn nobody watched was ended by a reaper. Once that has settled it wins over the loop (H-24).
@@ -68,4 +77,6 @@ def needed(loop: Loop | None, now: Moment, *, working: bool, interrupted: bool =
         return "its agent is at work"
     if not interrupted and pins(loop, now):
         return "its loop is active, and nobody else fires it"
+    if not interrupted and beating:
+        return "its heartbeat is active"
     return None

@@ -10,7 +10,7 @@ Precedence. A decision that was accepted ends the rules' say in the iteration: n
 (X-03). While `pending`, an aborted turn is the rules' own: no error is shown, recovery and the protocol's reminder
 keep out, nothing is settled, and a decision is refused because its message is being taken back (X-02, X-04, X-07,
 X-13, T-36). Six interruptions in one request are enough: what matches then is silenced for the request and shown
-(D-23). Pause, stop and the deadline leave a window alone; they take effect when the iteration settles.
+(D-23). Pause, stop and the deadline leave a window alone; the supervisor asks for them before it injects (P0, P1).
 
 Turns are counted at their end, also aborted ones, and a rule's age counts from the turn in which it was found: the
 aborted turn itself is the first of the gap (T-32, X-22). The machine is total: what does not apply changes nothing.

@@ -34,9 +34,10 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
-from loopsup.core.model import Delivery, Loop, Moment, Queued, Running, Waiting
+from loopsup.core.model import Delivery, Driver, Loop, Moment, Queued, Running, Waiting
 from loopsup.core.moves import deadline_armed, expire
 
 
@@ -105,7 +106,9 @@ def step(loop: Loop | None, event: Event, now: Moment) -> Step:
         case BranchMoved():
             return lifecycle.on_branch(loop, event, now)
         case _:
-            return Step(None) if loop is None else _fact(loop, event, now)
+            if loop is None or isinstance(event, TtsrInjection):  # a stream rule is none of the loop's business
+                return Step(loop)
+            return _fact(loop, event, now)
 
 
 def _fact(
@@ -152,7 +155,7 @@ def next_deadline(loop: Loop | None) -> Due:
     monos = []
     moment: Moment | None = None
     match loop.phase:
-        case Waiting(due) if due.wall < loop.deadline_at:
+        case Waiting(due) if due.wall < loop.deadline_at and loop.driver is Driver.RESIDENT:
             moment = due
         case Queued(retry=retry):
             moment = retry

@@ -25,6 +25,7 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
 from loopsup.core.model import State
@@ -40,7 +41,7 @@ _STAY: dict[Place, dict[type, set[Place]]] = {
         Pause: {P},
         Stop: {S},
         Update: {W, P},
-        Close: {P},
+        Close: {P, W},
         Ticked: {W, Q, R, P},
         ConversationForking: {P},
         BranchMoved: _BRANCH,
@@ -50,18 +51,18 @@ _STAY: dict[Place, dict[type, set[Place]]] = {
         Pause: {P},
         Stop: {S},
         Update: {Q, P},
-        Close: {P},
+        Close: {P, W},
         Ticked: {Q, R, P},
         AgentStartFailed: {Q, P},
         ConversationForking: {P},
         BranchMoved: _BRANCH,
-        Opened: {Q, P},
+        Opened: {Q, P, W},
     },
     R: {
         Pause: {R, P},
         Stop: {R, S},
         Update: {R, P},
-        Close: {P, C, F, S},
+        Close: {P, C, F, S, W},
         Ticked: {R, P},
         HandoverRefused: {R, Q, P, S},
         IterationSettled: {R, W, P, C, F, S},
@@ -103,6 +104,7 @@ EVENTS: tuple[type, ...] = (
     AgentStartFailed,
     ConversationForking,
     BranchMoved,
+    TtsrInjection,
     Opened,
 )
 PLACES: tuple[Place, ...] = (None, *State)

@@ -10,6 +10,9 @@ What it costs. A piece is looked at together with the 4096 characters before it,
 grow with the answer; what needs more room than that is found when the buffer has grown by a quarter, and at the end
 of the block. All patterns of a buffer are looked for in one pass. No rule: no work at all.
 
+When it is told. At once, at the piece that completes it; but what depends on the text behind it (`\\b`, `$`, a look
+ahead) and ends where the stream ends now, only when more has come, or the block is over.
+
 In a turn a rule is named once for each stream (the repeat policy cannot change in mid-turn).
 """
 
@@ -19,9 +22,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loopsup.core.rules import NO_HITS, Hits, Rule, Source, Stream, ToolScope
-from loopsup.matching.paths import fits, paths_of, streamed_paths
+from loopsup.core.rules import NO_HITS, Hits, Rule, Source, Stream
+from loopsup.matching.paths import paths_of, streamed_paths
 from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError
+from loopsup.matching.scopes import path_fits, scoped, unbounded, wants_path
 
 WINDOW = 4096  # characters before a piece that are looked at again with it
 GROWTH = 4  # the whole buffer is looked at when it has grown by a 4th part: in all, five times its length
@@ -59,7 +63,10 @@ class Matcher:
         patterns = []
         for trigger in rule.triggers:
             try:
-                patterns.append(Pattern(trigger))
+                pattern = Pattern(trigger)
+                if unbounded(rule) and pattern.matches_empty:
+                    raise BadTriggerError("it is found in every text, so it would interrupt every response")
+                patterns.append(pattern)
             except BadTriggerError as error:
                 self.problems.append((rule.name, trigger, str(error)))
         return _Entry(place, rule, tuple(patterns))
@@ -79,29 +86,35 @@ class Matcher:
         self._heard.clear()
 
     def delta(self, stream: Stream, text: str) -> Hits:
+        return self._feed(stream, text, final=False)
+
+    def _feed(self, stream: Stream, text: str, *, final: bool) -> Hits:
         if not self._entries or not text:
             return NO_HITS
         self._heard.add(stream)
         look = _Look()
-        text = _encodable(text)
+        text = encodable(text)
         for key, group in self._looked_at(stream):
             for stretch, start in self._buffers.setdefault(key, _Buffer()).add(text):
-                self._look(group, key, stretch, start, look)
+                self._look(group, key, stretch, start, look, final=final)
         return self._hits(stream, look, lambda: self._streamed_paths(stream))
 
     def whole(self, stream: Stream, text: str) -> Hits:
         if stream not in self._heard:
-            return self.delta(stream, text)
-        look = _Look()
-        for key, group in self._looked_at(stream):
-            self._look(group, key, self._buffers[key].all(), 0, look)
-        return self._hits(stream, look, lambda: self._streamed_paths(stream))
+            hits = self._feed(stream, text, final=True)
+        else:
+            look = _Look()
+            for key, group in self._looked_at(stream):
+                self._look(group, key, self._buffers[key].all(), 0, look)
+            hits = self._hits(stream, look, lambda: self._streamed_paths(stream))
+        self._heard.discard(stream)  # the next block may have no pieces
+        return hits
 
     def call(self, stream: Stream, arguments: object) -> Hits:
         if not self._entries:
             return NO_HITS
         look = _Look()
-        texts = [_encodable(text) for text in (*_texts(arguments, MAX_DEPTH), _json(arguments))]
+        texts = [encodable(text) for text in (*texts_in(arguments), _json(arguments))]
         for key, group in self._looked_at(stream):
             for text in texts:
                 self._look(group, key, text, 0, look)
@@ -118,16 +131,17 @@ class Matcher:
     def _group(self, stream: Stream) -> _Group:
         kind = (stream.source, stream.tool.lower())
         if kind not in self._groups:
-            self._groups[kind] = _Group([entry for entry in self._entries if _scoped(entry.rule, stream)])
+            self._groups[kind] = _Group([entry for entry in self._entries if scoped(entry.rule, stream)])
         return self._groups[kind]
 
-    def _look(self, group: _Group, key: object, text: str, start: int, look: _Look) -> None:
+    def _look(self, group: _Group, key: object, text: str, start: int, look: _Look, *, final: bool = True) -> None:
+        """`final`: nothing will come behind this text."""
         for entry, pattern in group.candidates(text, start):
             place = entry.place
             if place in look.found or place in self._slow or (place, key) in self._named:
                 continue
             try:
-                if (start == 0 and pattern.linear) or pattern.search(text, start) is not None:
+                if _is_found(pattern, text, start, final):
                     look.found.add(place)
             except SlowTriggerError:
                 self._slow.add(place)
@@ -142,9 +156,9 @@ class Matcher:
             rule = entry.rule
             if entry.place not in look.found or entry.place in self._slow:
                 continue
-            if _wants_path(rule, stream):
+            if wants_path(rule, stream):
                 known = paths() if known is None else known
-                if not _path_fits(rule, stream, known):
+                if not path_fits(rule, stream, known):
                     continue
             self._named.add((entry.place, SHARED if rule.scope is None else stream))
             names.append(rule.name)
@@ -224,51 +238,26 @@ class _Buffer:
         return head
 
 
-def _scoped(rule: Rule, stream: Stream) -> bool:
-    scope = rule.scope
-    if scope is None:
-        return False
-    match stream.source:
-        case Source.TEXT:
-            return scope.text
-        case Source.THINKING:
-            return scope.thinking
-        case Source.TOOL:
-            return any(_names(tool, stream) for tool in scope.tools)
-
-
-def _names(tool: ToolScope, stream: Stream) -> bool:
-    return tool.name == "" or tool.name.lower() == stream.tool.lower()
-
-
-def _wants_path(rule: Rule, stream: Stream) -> bool:
-    if rule.globs:
+def _is_found(pattern: Pattern, text: str, start: int, final: bool) -> bool:
+    """Of a candidate. SlowTriggerError."""
+    unsure = pattern.tentative and not final
+    if start == 0 and pattern.linear and not unsure:
         return True
-    if rule.scope is None or stream.source is not Source.TOOL:
-        return False
-    return all(tool.glob for tool in rule.scope.tools if _names(tool, stream))
+    where = pattern.search(text, start)
+    return where is not None and not (unsure and where[1] == len(text))
 
 
-def _path_fits(rule: Rule, stream: Stream, paths: Sequence[str]) -> bool:
-    if rule.globs and not any(fits(glob, path) for glob in rule.globs for path in paths):
-        return False
-    if rule.scope is None or stream.source is not Source.TOOL:
-        return True
-    tools = [tool for tool in rule.scope.tools if _names(tool, stream)]
-    return any(not tool.glob or any(fits(tool.glob, path) for path in paths) for tool in tools)
-
-
-def _texts(value: object, depth: int) -> Iterator[str]:
+def texts_in(value: object, depth: int = MAX_DEPTH) -> Iterator[str]:
     """Every text in a tool's arguments."""
     match value:
         case str():
             yield value
         case Mapping() if depth:
             for each in value.values():
-                yield from _texts(each, depth - 1)
+                yield from texts_in(each, depth - 1)
         case list() | tuple() if depth:
             for each in value:
-                yield from _texts(each, depth - 1)
+                yield from texts_in(each, depth - 1)
 
 
 def _json(arguments: object) -> str:
@@ -278,7 +267,7 @@ def _json(arguments: object) -> str:
         return ""
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Without lone surrogates: RE2 sees UTF-8."""
     try:
         text.encode()

@@ -26,6 +26,7 @@ LIMITED = 16 * 1024  # characters a time-limited pattern is given at a time
 OVERLAP = 4096  # of two such stretches: what is longer and crosses their border is not seen
 END = r"\Z"
 
+AHEAD = ("\\b", "\\B", "$", "(?!", "(?=", "\\z", "\\Z")  # what depends on the text behind it
 _LEADING_FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
 
 
@@ -38,7 +39,11 @@ class SlowTriggerError(Exception):
 
 
 class Pattern:
-    """One trigger. `linear`: RE2 runs it, and it can be part of a `PatternSet`."""
+    """One trigger. `linear`: RE2 runs it, and it can be part of a `PatternSet`.
+
+    `tentative`: found at the end of a text that goes on, it may yet turn out not to be there: `\\benv\\b` in what
+    becomes "environment".
+    """
 
     def __init__(self, trigger: str) -> None:
         if len(trigger) > MAX_TRIGGER:
@@ -46,6 +51,7 @@ class Pattern:
         re2, limited = _engines()
         self.trigger = trigger
         self.linear = True
+        self.tentative = any(sign in trigger for sign in AHEAD)
         try:
             self._compiled: Any = re2.compile(trigger, _options())
         except re2.error as refused:

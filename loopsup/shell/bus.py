@@ -83,6 +83,8 @@ class Bus:
             return
         now = self._clock.now()
         self.active_at, at = now.mono, now.wall
+        if kind in EPHEMERAL and not self._followers:
+            return  # nobody is there to see it
         if kind in EPHEMERAL:
             event = ConversationEvent(self._writer.next_seq - 1, at, kind, data, iteration, agent_id)
         else:

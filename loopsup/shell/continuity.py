@@ -104,7 +104,7 @@ class Recovery:
         run = self._host.run
         if run is None or run.decided is not None or not able(self._host.slot.capabilities):
             return NOTHING
-        if run.aborted is not None:
+        if run.aborted is not None or self._host.rules.pending:  # a stream rule has its way
             return Plan(end=True)
         if self._host.unsaid and not (turn.boundary is Boundary.TURN and turn.stop == "length"):
             turn = replace(turn, natural=True)  # a person's message goes first

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from loopsup.core import heartbeat
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
-from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Update
+from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Ticked, Update
 from loopsup.core.misfire import Misfire, from_word
-from loopsup.core.model import AbortReason, Auto, Fixed, Policy, Rhythm, State
+from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import (
     AgentUnableError,
@@ -24,16 +25,20 @@ from loopsup.errors import (
     UsageError,
     from_kind,
 )
+from loopsup.shell import reload
 from loopsup.shell.gallery import Gallery
 from loopsup.shell.run import Message
+from loopsup.store.identity import save_identity
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
 
+RELOAD = "reload"
+
 ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 # What a person does to the session: it is not left any more, whatever a reaper began.
-ACTING = frozenset({"start", "resume", "say", "answer", "update", "abort", "pause", "stop"})
+ACTING = frozenset({"start", "resume", "say", "answer", "update", "abort", "pause", "stop", "heartbeat"})
 DROP_GRACE_S = 30.0  # a dropped follower may read what it was sent; one that does not is cut off
 MAX_STAGE = 64  # bytes; the stages are words of ours
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a message; agents take a few MiB, models less
@@ -106,12 +111,15 @@ class Handlers:
             policy=_policy(args.get("policy")),
             after_ms=None if after is None else _integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
+            driver=_driver(args.get("driver")),
         )
         said = _overrides(args.get("continuity"), NOTHING_SAID)
         park = self._park(args)
         done = self._command(event)
         self._supervisor.park(park)
         self._supervisor.recover(said)
+        if event.driver is Driver.TICK:
+            self._supervisor.vacancy.fleeting = True
         return done
 
     def _park(self, args: Mapping[str, Any]) -> bool:
@@ -158,6 +166,43 @@ class Handlers:
             raise NotFoundError("there is no loop in this session")
         self._supervisor.recover(said)
         return TOLD[self._supervisor.host.recovery.settings.on], ()
+
+    async def _tick(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        loop = supervisor.loop
+        if loop is None:
+            raise NotFoundError("there is no loop in this session")
+        if loop.driver is not Driver.TICK:
+            raise RefusedError("the wakes of this loop are fired by its own supervisor")
+        supervisor.command(Ticked(idle=supervisor.host.idle, by=Driver.TICK))
+        if supervisor.loop == loop:
+            under_way = loop.state in (State.QUEUED, State.RUNNING)
+            return "an iteration is under way already" if under_way else "nothing is due", ()
+        skipped = supervisor.loop is not None and supervisor.loop.state is State.WAITING
+        return "its missed wake is skipped" if skipped else "fired", ()
+
+    async def _heartbeat(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        reply = self._supervisor.pulse.command(_heartbeat_event(args))
+        if not reply.ok:
+            raise from_kind(reply.kind, reply.message)
+        return reply.message, ()
+
+    async def _reload(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        if self._supervisor.hosted:
+            raise RefusedError("the agent of this session runs in a terminal of its own; end it there, then resume")
+        await reload.check_program()
+        if not self._supervisor.at_rest:
+            raise RefusedError("a turn is under way; reload when it has settled (`loopsup status` shows it)")
+        self._supervisor.ask_to_close(RELOAD)
+        await self._supervisor.closed.wait()
+        return "the supervisor is restarted", ()
+
+    async def _enable(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        supervisor = self._supervisor
+        changed = replace(supervisor.identity, enabled=args.get("on") is True)
+        save_identity(supervisor.folder, changed)
+        supervisor.identity = changed
+        return "", ()
 
     async def _abort(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         supervisor = self._supervisor
@@ -291,6 +336,27 @@ def _overrides(obj: object, before: Overrides) -> Overrides:
     if obj.get("streamDelayMs") is not None:
         given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
     return replace(before, **given)
+
+
+def _heartbeat_event(args: Mapping[str, Any]) -> heartbeat.Event:
+    match args.get("action"):
+        case "start":
+            every, for_ms = _integer(args.get("everyMs"), "everyMs"), _integer(args.get("forMs"), "forMs")
+            return heartbeat.Begin(every, args.get("ask") is True, for_ms)
+        case "pause":
+            return heartbeat.Halt()
+        case "resume":
+            return heartbeat.GoOn()
+        case "stop":
+            return heartbeat.End()
+        case _:
+            raise UsageError("a heartbeat can be started, paused, resumed and stopped")
+
+
+def _driver(value: object) -> Driver:
+    if value not in (None, *Driver):
+        raise UsageError("the driver is resident or tick")
+    return Driver.RESIDENT if value is None else Driver(str(value))
 
 
 def _rhythm(value: object) -> Rhythm:

@@ -25,6 +25,8 @@ from loopsup.ports import (
     Handover,
     Prompt,
     Refused,
+    ToolCall,
+    ToolVerdict,
     Unknown,
     Verdict,
 )
@@ -33,11 +35,13 @@ from loopsup.shell.desk import Desk
 from loopsup.shell.link import AgentLink
 from loopsup.shell.outbox import Outbox
 from loopsup.shell.questions import Questions
+from loopsup.shell.rules import REQUESTS, StreamRules
 from loopsup.shell.run import Message, Run, account, fail, reminder, resolve
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
 
+LOOP_CONTROL = "loop_control"
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
 
 
@@ -58,7 +62,7 @@ class AgentHost:
         self._desk = desk
         self._questions = questions
         self._clock = clock
-        self._watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
+        self.watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
         self._spawn = spawn
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
@@ -66,6 +70,7 @@ class AgentHost:
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
         self.recovery = Recovery(self, clock)
+        self.rules = StreamRules(self, clock)
 
     # ---- what the supervisor asks -----------------------------------------------------------------
 
@@ -93,7 +98,7 @@ class AgentHost:
         run = self.run
         if run is None or run.stamp is not None or run.aborted is not None or self.recovery.waiting:
             return False
-        return self._watch.quiet(now, ms)
+        return self.watch.quiet(now, ms)
 
     def want(self) -> None:
         """Bring the agent up, if it is not on its way already; a failure is told to the desk."""
@@ -103,7 +108,7 @@ class AgentHost:
     async def start(self) -> AgentStarted:
         """Bring the agent up. AgentUnableError in its own words."""
         started = await self.slot.start(AgentLink(self))
-        self._watch.sign()
+        self.watch.sign()
         self._desk.came_up(started)
         return started
 
@@ -130,7 +135,8 @@ class AgentHost:
             run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:
             self.recovery.begin(prompt.origin)
-        self._watch.sign()
+        self.rules.begin(fresh=fresh and prompt.origin in REQUESTS)
+        self.watch.sign()
         result = await self.slot.prompt(prompt)
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
@@ -138,11 +144,11 @@ class AgentHost:
             result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
-                self._say(run)
+                self.told(run)
             case Refused():
                 self._let_go()
             case Unknown(reason):
-                await self._end_agent(f"it is unknown whether the prompt arrived ({reason})")
+                await self.end_agent(f"it is unknown whether the prompt arrived ({reason})")
         return result
 
     def say(self, message: Message) -> None:
@@ -163,6 +169,11 @@ class AgentHost:
             return False
         if run.aborted is None:
             run.aborted = reason
+        if self.rules.resting:  # nothing is in flight: the run ends here
+            self._desk.publish(words.ABORT, {"reason": reason.value}, iteration=run.iteration)
+            self.rules.cancel(f"the response was aborted ({reason})")
+            return True
+        self.rules.cancel(f"the response was aborted ({reason})")
         run.abort_asked = run.abort_asked or self._clock.now().mono
         await self.slot.abort(reason)  # one that does not listen is ended by the watch
         self.recovery.leave(None)
@@ -191,7 +202,7 @@ class AgentHost:
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
         await self.slot.empty(for_good=True)
         if (run := self._let_go()) is not None:  # it was asked to settle and did not
-            self._close_turn(run, "aborted")
+            self.close_turn(run, "aborted")
             fail(run.waiter, LoopsupError("the session was closed"))
 
     # ---- time -------------------------------------------------------------------------------------
@@ -199,9 +210,9 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due(), self.recovery.due(self._clock.now())]
+        found = [self._questions.due(), self.recovery.due(self._clock.now()), self.rules.due()]
         if run is not None and self.slot.up:
-            found.append(self._watch.due(run))
+            found.append(self.watch.due(run))
         found.append(self._outbox.due())
         return min((at for at in found if at is not None), default=None)
 
@@ -210,13 +221,14 @@ class AgentHost:
         for question in self._questions.expired(now.mono):
             self._spawn(self._deny(question.id))
         self.recovery.tick(now)
+        self.rules.tick(now)
         run = self.run
         if run is None:
             self._outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
-        elif self._watch.ignored(run, now):
+        elif self.watch.ignored(run, now):
             run.abort_asked = None
-            self._spawn(self._end_agent("it did not end its response when it was asked to"))
-        elif (reason := self._watch.cut(run, now)) is not None:
+            self._spawn(self.end_agent("it did not end its response when it was asked to"))
+        elif (reason := self.watch.cut(run, now)) is not None:
             if reason is AbortReason.WATCHDOG:
                 told = "the agent has been silent for too long; its response is aborted"
                 self._desk.publish(words.LOOP_NOTICE, {"message": told})
@@ -234,32 +246,42 @@ class AgentHost:
     # ---- what the agent reports (through its link) ------------------------------------------------
 
     def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
-        self._watch.sign()
+        self.watch.sign()
         run = self.run
+        ours = run is not None and agent_id is None
+        told = self.rules.calm(kind, data) if ours else data
+        if told is None:
+            return
         if run is not None:
-            self._say(run)
-            if agent_id is None:
-                account(run, kind, data)
-                self.recovery.heard(kind, data)
+            self.told(run)
+            if ours:
+                account(run, kind, told)
+                self.recovery.heard(kind, told)
         iteration = None if run is None else run.iteration
-        self._desk.publish(kind, data, iteration=iteration, agent_id=agent_id)
+        self._desk.publish(kind, told, iteration=iteration, agent_id=agent_id)
+        if ours:
+            self.rules.heard(kind, told)
 
     def on_doing(self, what: Doing) -> None:
-        self._watch.doing(what)
+        self.watch.doing(what)
 
     def on_busy(self) -> None:
         if self.run is None:
             self._take(Run())
+            self.rules.begin(fresh=False)
             self._desk.ready()
 
     def on_settled(self, aborted: bool) -> None:
+        if self.run is not None and self.rules.kept:
+            self.rules.rest(self.run)
+            return
         run = self._let_go()
-        self._watch.rest()
+        self.watch.rest()
         self._questions.clear()
         if run is None:
             return
-        self._say(run)
-        self._close_turn(run, "aborted" if aborted else "stop")
+        self.told(run)
+        self.close_turn(run, "aborted" if aborted else "stop")
         if aborted and run.aborted is None:
             run.aborted = AbortReason.USER  # somebody inside the agent pressed its own stop
         self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
@@ -271,10 +293,17 @@ class AgentHost:
         self.pump()
 
     def on_decide(self, call: DecisionCall) -> Verdict:
+        against = self.rules.check(ToolCall("", LOOP_CONTROL, call.arguments))
+        if not against.allowed:  # the response is being taken back, and its decision with it (X-02)
+            return Verdict(False, against.reason)
         verdict = self._desk.decide(call)
         if verdict.accepted and self.run is not None:
             self.run.decided = self._clock.now().mono
+            self.rules.decided()
         return verdict
+
+    def on_tool_call(self, call: ToolCall) -> ToolVerdict:
+        return self.rules.check(call)
 
     def on_carried(self, arguments: object) -> Verdict:
         """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
@@ -283,11 +312,11 @@ class AgentHost:
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
         self.slot.forget()
-        self._watch.rest()
+        self.watch.rest()
         self._questions.clear()
         self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
         if run is not None:
-            self._close_turn(run, "error")
+            self.close_turn(run, "error")
             self._desk.publish(words.SESSION_IDLE, {}, iteration=run.iteration)
             fail(run.waiter, LoopsupError(f"the agent ended: {reason}"))
             self._desk.agent_lost(run, reason)
@@ -297,7 +326,7 @@ class AgentHost:
         """The process serves another conversation now: ours is resumed by a new one when it is needed."""
         told = f"the agent moved to another conversation ({conversation.id}); this session keeps its own"
         self._desk.publish(words.LOOP_NOTICE, {"message": told})
-        await self._end_agent("it moved to another conversation")
+        await self.end_agent("it moved to another conversation")
 
     @property
     def questions(self) -> Questions:
@@ -320,20 +349,24 @@ class AgentHost:
     def _let_go(self) -> Run | None:
         run, self.run = self.run, None
         self.recovery.settled()
+        self.rules.over("the run has ended")
         self._quiet.set()
         return run
 
-    def _say(self, run: Run) -> None:
+    def told(self, run: Run) -> None:
+        """The prompt has provably arrived."""
         if run.unsaid is not None:
             said, run.unsaid = run.unsaid, None
             self._desk.publish(words.USER_MESSAGE, said, iteration=run.iteration)
 
-    def _close_turn(self, run: Run, reason: str) -> None:
+    def close_turn(self, run: Run, reason: str) -> None:
+        """Every turn gets its end."""
         if run.open_turn is not None:
             data = {"turnId": run.open_turn, "stopReason": reason}
             run.open_turn = None
             self._desk.publish(words.TURN_END, data, iteration=run.iteration)
 
-    async def _end_agent(self, reason: str) -> None:
+    async def end_agent(self, reason: str) -> None:
+        """End the process: what it was doing is lost."""
         await self.slot.empty()
         self.on_lost(reason)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loopsup.clock import Clock
 from loopsup.core.effects import Effect, Reply, Step
-from loopsup.core.events import Event, Ticked
+from loopsup.core.events import Event, Ticked, TtsrInjection
 from loopsup.core.model import Loop, Moment
 from loopsup.core.step import advance
 from loopsup.errors import StorageError
@@ -24,7 +24,8 @@ MAX_PENDING = 1000  # facts kept while the disk is full; an agent produces a han
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One journaled step, and what it asks for: never without a change, never before its record."""
+    """One journaled step, and what it asks for: never without a change of the loop (but for the record of a stream
+    rule), never before its record."""
 
     before: Loop | None
     after: Loop | None
@@ -88,8 +89,9 @@ class Keeper:
     def _apply(self, event: Event, now: Moment) -> Reply:
         reply = None
         for step in advance(self.loop, event, now):
-            if step.loop != self.loop:
-                self._record(step, step.cause or event, now)
+            cause = step.cause or event
+            if step.loop != self.loop or isinstance(cause, TtsrInjection):
+                self._record(step, cause, now)
             reply = step.reply
         return reply or Reply(True)
 

@@ -16,6 +16,8 @@ from loopsup.ports import (
     Marker,
     Plan,
     Question,
+    ToolCall,
+    ToolVerdict,
     Verdict,
 )
 
@@ -52,6 +54,11 @@ class AgentLink(AgentEvents):
         if self._host is None:
             return Verdict(False, "the supervisor has let go of this agent; end your turn")
         return self._host.on_decide(call)
+
+    async def tool_call(self, call: ToolCall) -> ToolVerdict:
+        if self._host is None:
+            return ToolVerdict(False, "the supervisor has let go of this agent; end your turn", ends=True)
+        return self._host.on_tool_call(call)
 
     async def interrupted(self, turn: Interruption) -> Plan:
         return NOTHING if self._host is None else await self._host.recovery.interrupted(turn)

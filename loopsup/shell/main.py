@@ -23,13 +23,13 @@ from loopsup.core.reaper import IDLE_TTL_MS, Reaping, grace_ms
 from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
 from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
-from loopsup.shell import leftover
+from loopsup.shell import leftover, reload
 from loopsup.shell.cap import enforce
 from loopsup.shell.control import AGENT_MARK, ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
-from loopsup.shell.supervisor import Supervisor
+from loopsup.shell.supervisor import RELOAD, Supervisor
 from loopsup.store.config import Config, ReaperConfig, load_config
 from loopsup.store.envfile import load_env_file
 from loopsup.store.eventlog import EventWriter, recount
@@ -48,21 +48,30 @@ SHORTEST_RECHECK_S = 0.02  # under a clock that runs faster; 50 looks a second c
 MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
-def supervise(launch: Launch, answer: Callable[[Response], None], invite: Callable[[str], None] | None = None) -> int:
+def supervise(
+    launch: Launch,
+    answer: Callable[[Response], None],
+    invite: Callable[[str], None] | None = None,
+    lock_fd: int | None = None,
+) -> int:
     """Serve the session `launch` names until it is closed; returns the exit code.
 
     `answer` gets one response: that of the first command, or the error that kept the session from opening
     (which is raised as well). `invite` gets before it what an agent that runs already needs to connect (a hosted
-    launch). In the foreground the exit code says how the loop stands, else it is 0.
+    launch). In the foreground the exit code says how the loop stands, else it is 0. `lock_fd`: the descriptor of the
+    session's lock, where this process held it before a reload.
     """
     home = find_home()
     home.ensure()
     folder = Path(os.path.realpath(home.sessions / launch.name))
-    lock = SessionLock.acquire(folder)
+    lock = SessionLock.acquire(folder) if lock_fd is None else SessionLock.adopt(folder, lock_fd)
     try:  # whoever takes a new session back must find it free
         session = _Session(home, folder, lock, launch, answer, invite)
         try:
-            return asyncio.run(session.serve())
+            code = asyncio.run(session.serve())
+            if session.reloads:
+                reload.become(replace(launch, open="reload", first=None), session.lock)
+            return code
         finally:
             session.lock.release()  # moved to another disk, the folder has another lock
     finally:
@@ -82,6 +91,7 @@ class _Session:
         invite: Callable[[str], None] | None,
     ) -> None:
         self.lock = lock
+        self.reloads = False
         self._home = home
         self._folder = folder
         self._launch = launch
@@ -96,6 +106,7 @@ class _Session:
     async def serve(self) -> int:
         self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
+        supervisor.hosted = self._launch.hosted
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)
         _listen_for_signals(supervisor)
         new = self._launch.open == "new"
@@ -104,6 +115,7 @@ class _Session:
             if not new:
                 await leftover.end(self._folder, self._identity.id, self._log.write)
                 self._open_files(supervisor)
+            supervisor.book.open(Path(self._identity.cwd), guest=self._invite is not None)
             await server.start()  # before the agent of a new session: its tool carrier says hello there
             if new:
                 self._place(await _bring_up(supervisor), supervisor)
@@ -125,6 +137,8 @@ class _Session:
             self._answer(response)
             raise response.error
         self._answer(response)
+        if self._launch.first is not None and self._launch.first.verb == "tick":
+            supervisor.vacancy.fleeting = True
         supervisor.vacancy.ends_with_loop = self._launch.foreground and not self._launch.keep
         supervisor.vacancy.hold_open = self._launch.foreground and self._launch.keep
         reason = await supervisor.run()
@@ -132,6 +146,7 @@ class _Session:
         await server.stop()
         supervisor.bus.close()
         self._log.write(f"closed ({reason})")
+        self.reloads = reason == RELOAD
         return _exit_code(supervisor.loop) if self._launch.foreground else EXIT_DONE
 
     def _supervisor(self) -> Supervisor:
@@ -183,6 +198,7 @@ class _Session:
             run_dir=Path(who.socket).parent,
             permissions=supervisor.permissions,
             log=self._log.write,
+            hold_tools=supervisor.host.rules.active,
             invite=self._invite,
         )
 
@@ -222,7 +238,7 @@ class _Session:
         left = recount(self._folder, journal.tail.loop)
         for data in left.ends:  # pairs stay equal (A-08)
             supervisor.publish(words.TURN_END, data, iteration=left.iteration)
-        supervisor.open(keeper, left.turns)
+        supervisor.open(keeper, left.turns, reload=self._launch.open == "reload")
 
     def _forget(self, new: bool) -> None:
         if new:

@@ -57,11 +57,11 @@ class Performer:
             told = "another session of this account asks first whether the limit is over"
             supervisor.fact(HandoverRefused(effect.stamp, told, busy=True, retry_ms=held_ms))
             return
-        language, command = _language(), supervisor.host.slot.capabilities.shell_tool
+        words_in, command = language(), supervisor.host.slot.capabilities.shell_tool
         if effect.kind is not PromptKind.REMINDER:
-            text, origin = envelope.iteration(loop, supervisor.clock.now(), language, command=command), Origin.LOOP
+            text, origin = envelope.iteration(loop, supervisor.clock.now(), words_in, command=command), Origin.LOOP
         else:
-            text, origin = envelope.reminder(loop, language, command=command), Origin.PROTOCOL
+            text, origin = envelope.reminder(loop, words_in, command=command), Origin.PROTOCOL
         result = await supervisor.host.hand_over(
             Prompt(text, origin, str(uuid.uuid4()), effect.stamp), fresh=effect.kind is PromptKind.ITERATION
         )
@@ -92,7 +92,11 @@ class Performer:
         supervisor.publish(words.LOOP_ATTENTION, event)
         supervisor.spawn(supervisor.host.slot.announce(event))
         supervisor.bus.show_status(supervisor.status())
-        task = supervisor.spawn(self._hook(attention_bytes(attention, loop.objective, session)))
+        self.tell_hook(attention_bytes(attention, loop.objective, session))
+
+    def tell_hook(self, event: bytes) -> None:
+        """Start the hook, if there is one, with this on its standard input."""
+        task = self._supervisor.spawn(self._hook(event))
         self._hooks.add(task)
         task.add_done_callback(self._hooks.discard)
 
@@ -112,6 +116,7 @@ class Performer:
         supervisor = self._supervisor
         if marker is None:
             supervisor.moved_to(None)
+            supervisor.book.moved(None)
             return
         try:
             record = find_record(supervisor.folder, marker.loop_id, marker.seq)
@@ -120,6 +125,7 @@ class Performer:
             return
         if record is not None:
             supervisor.moved_to(record.loop)
+            supervisor.book.moved(marker.seq)
         else:
             told = f"this branch is marked with state {marker.seq} of a loop that is not in this session's journal"
             supervisor.publish(words.LOOP_NOTICE, {"message": told})
@@ -130,7 +136,8 @@ class Performer:
             await asyncio.wait(self._hooks, timeout=DRAIN_S)
 
 
-def _language() -> str:
+def language() -> str:
+    """Of the messages to the agent; read each time, so that a change is taken up."""
     try:
         return load_config().language
     except LoopsupError:

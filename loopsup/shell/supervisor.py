@@ -3,7 +3,7 @@
 event → core → journal → effects → wait for the next event or the next deadline. There is one timer, in
 `run`; everything else happens because something reported something. The parts: `Keeper` (the loop and its
 journal), `AgentHost` (the agent; it tells `Reports`), `Bus` (events and followers), `Performer` (one method an
-effect), `Vacancy` (when the session closes by itself).
+effect), `Vacancy` (when the session closes by itself), `Pulse` (its heartbeat).
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from loopsup.shell.host import AgentHost
 from loopsup.shell.keeper import Change, Keeper
 from loopsup.shell.parking import Parking
 from loopsup.shell.performer import Performer
+from loopsup.shell.pulse import Pulse
 from loopsup.shell.questions import Questions
 from loopsup.shell.reports import Reports
+from loopsup.shell.rule_book import RuleBook
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.tasks import Tasks
 from loopsup.shell.vacancy import Vacancy
@@ -49,6 +51,8 @@ from loopsup.wire.status import SessionFacts, missed_object, status_object
 from loopsup.wire.transition import newly_missed, transition_data
 
 ARMED_SLEEP_S = 1.0  # Linux's monotonic clock stops in suspend: both clocks are read again this often
+RELOAD = "reload"  # the reason of a close after which the same process goes on as a new program
+ASKED = frozenset({"command", "internal_error"})  # a close that keeps also `loopsup tick` from going on
 IDLE_SLEEP_S = 30.0  # with nothing armed; also how soon a vanished socket is made again
 
 
@@ -78,6 +82,7 @@ class Supervisor:
         self.opened = asyncio.Event()
         self.closed = asyncio.Event()
         self.note: str | None = None
+        self.hosted = False  # the agent runs in a person's terminal and cannot be started anew
         self.maintain: Callable[[], None] = lambda: None
         self._pid = pid
         self._wake = asyncio.Event()
@@ -87,6 +92,7 @@ class Supervisor:
         self.recheck_s = ARMED_SLEEP_S
         self.vacancy = Vacancy(self)
         self.parking = Parking(self)
+        self.pulse = Pulse(self)
         self.bus = Bus(clock, log)
         self.keeper: Keeper | None = None
         questions = Questions(permissions, clock, self.publish, self._policy_answers, self.touch)
@@ -94,6 +100,7 @@ class Supervisor:
         slot = AgentSlot(adapter, lambda: launch(self), log, carriers)
         self.host = AgentHost(slot, Reports(self), questions, clock, silence_ms, self.spawn)
         self.performer = Performer(self)
+        self.book = RuleBook(self)
         self._continuity = continuity or ContinuityConfig()
         self.host.recovery.change(settings(self._continuity, identity.continuity))
 
@@ -130,7 +137,15 @@ class Supervisor:
         question = self.host.questions.pending
         recovery = self.host.recovery.status() if self.loop is None or self.loop.state is State.RUNNING else None
         now = self.clock.now()
-        return status_object(self.facts(), self.loop, now, turns=turns, question=question, recovery=recovery)
+        return status_object(
+            self.facts(),
+            self.loop,
+            now,
+            turns=turns,
+            question=question,
+            recovery=recovery,
+            heartbeat=self.pulse.status(),
+        )
 
     def recover(self, said: Overrides) -> None:
         """What a person wants of the recovery of interrupted responses, for as long as the session lives."""
@@ -154,10 +169,11 @@ class Supervisor:
 
     # ---- events into the core ---------------------------------------------------------------------
 
-    def open(self, keeper: Keeper, turns: int) -> None:
-        """Take over the journal (L-102, D-44)."""
+    def open(self, keeper: Keeper, turns: int, *, reload: bool = False) -> None:
+        """Take over the journal (L-102, D-44), transparently at a reload (L-111)."""
         self.keeper = keeper
-        keeper.fact(Opened(turns=turns))
+        keeper.fact(Opened(reload=reload, turns=turns))
+        self.pulse.open(reload=reload)
         self.opened.set()
 
     def command(self, event: Event) -> Reply:
@@ -249,6 +265,13 @@ class Supervisor:
         assert self._close_reason is not None
         return self._close_reason
 
+    @property
+    def at_rest(self) -> bool:
+        """No turn is in execution, no iteration under way, and everything is written (D-45, X-25)."""
+        iterating = self.loop is not None and self.loop.flight is not None
+        unwritten = self.keeper is not None and self.keeper.retry_at is not None
+        return not (self.host.working or iterating or unwritten)
+
     async def _sleep(self, now: Moment) -> None:
         if self._wake.is_set():
             await asyncio.sleep(0)  # whoever touched it may have to go on before there is anything to see
@@ -259,7 +282,7 @@ class Supervisor:
     def _patience_s(self, now: Moment) -> float:
         retry_at = None if self.keeper is None else self.keeper.retry_at
         waits = [next_deadline(self.loop).wait_ms(now)] if retry_at is None else []  # nothing is armed meanwhile
-        monos = [self.host.due(), retry_at, self.vacancy.due(), self.parking.due()]
+        monos = [self.host.due(), retry_at, self.vacancy.due(), self.parking.due(), self.pulse.due()]
         waits += [max(0, at - now.mono) for at in monos if at is not None]
         armed = [wait for wait in waits if wait is not None]
         return min(min(armed) / 1000, self.recheck_s) if armed else IDLE_SLEEP_S
@@ -270,17 +293,24 @@ class Supervisor:
             self.keeper.fact(Ticked(idle=self.host.idle))
             if wants_agent(self.loop, now):
                 self.host.want()
+        self.pulse.tick(now)
         self.host.tick(now)
         self.maintain()
         self.vacancy.tick(now)
         self.parking.tick(now)
 
     async def close(self, reason: str) -> None:
-        """Persist an active loop as paused, end the turn and the agent, say goodbye (L-109)."""
-        if self.keeper is not None:
+        """Persist an active loop as paused, end the turn and the agent, say goodbye (L-109).
+
+        One that somebody will take up again as it is (a reload, a unit after the reboot) stays as it is.
+        """
+        kept = reason == RELOAD or (reason == "signal" and self.identity.enabled and self.at_rest)
+        if self.keeper is not None and not kept:
             run = self.host.run
             turns = run.turns if run is not None and run.stamp is not None else 0
-            self.keeper.fact(Close(turns))
+            self.keeper.fact(Close(turns, leaving=reason not in ASKED))
+        if not kept:
+            self.pulse.close()
         await self.host.close(AbortReason.SHUTDOWN)
         await self.performer.drain()
         await self._tasks.end()

@@ -22,12 +22,14 @@ ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 class Vacancy:
     """`hold_open`: never by itself. `ends_with_loop`: as soon as the loop is not active any more, then only.
 
+    `fleeting`: it serves a loop that `loopsup tick` drives, and goes as soon as nothing is in hand.
     `maintain` is called every `MAINTENANCE_MS`, the first time at the first tick.
     """
 
     def __init__(self, supervisor: Supervisor, settings: reaper.Reaping | None = None) -> None:
         self.hold_open = False
         self.ends_with_loop = False
+        self.fleeting = False
         self.settings = settings or reaper.Reaping()
         self.maintain: Callable[[], None] = lambda: None
         self._supervisor = supervisor
@@ -72,6 +74,11 @@ class Vacancy:
             if supervisor.loop is not None and supervisor.loop.state not in ACTIVE:
                 supervisor.ask_to_close("loop_ended")
             return
+        if self.fleeting and not supervisor.pulse.beats:
+            under_way = supervisor.loop is not None and supervisor.loop.state in (State.QUEUED, State.RUNNING)
+            if not under_way and not supervisor.host.working:
+                supervisor.ask_to_close("tick")
+            return
         self._maintain(now)
         if self.hold_open:
             return
@@ -91,7 +98,7 @@ class Vacancy:
 
     def _count(self, now: Moment) -> None:
         """Somebody came or left, or the loop let the session go."""
-        pinned = reaper.pins(self._supervisor.loop, now)
+        pinned = reaper.pins(self._supervisor.loop, now, beating=self._supervisor.pulse.beats)
         released, self._pinned = self._pinned and not pinned, pinned
         if self._supervisor.bus.followers:
             self._left = self._check = None
@@ -130,4 +137,5 @@ class Vacancy:
     def _needed(self, now: Moment) -> str | None:
         supervisor = self._supervisor
         working, interrupted = supervisor.host.working, self._interrupted is not None
-        return reaper.needed(supervisor.loop, now, working=working, interrupted=interrupted)
+        beating = supervisor.pulse.beats
+        return reaper.needed(supervisor.loop, now, working=working, interrupted=interrupted, beating=beating)

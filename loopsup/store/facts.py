@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from loopsup.store import ticks
+from loopsup.store.home import find_home
 from loopsup.store.identity import Identity
 from loopsup.wire.status import SessionFacts
 
@@ -29,5 +31,6 @@ def session_facts(
         pid=pid,
         clients=clients,
         problem=problem,
+        last_tick_at=ticks.last(find_home()),
         parked=parked,
     )

@@ -3,7 +3,8 @@
 `session_id` is loopsup's. `agent_session_id` and `agent_file` are the agent's and stay empty until it has told
 them. `command` is the configured executable (None: the usual one), `args` the command line as given after `--`.
 `continuity` is what `start` and `update` said about the recovery of interrupted responses, `park` whether the agent
-is closed between wakes that are far apart.
+is closed between wakes that are far apart, `enabled` whether a unit of the machine opens the session again after
+a reboot.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Identity:
     allow_all: bool = False
     continuity: Overrides = NOTHING_SAID
     park: bool = False
+    enabled: bool = False
 
 
 def save_identity(folder: Path, identity: Identity) -> None:
@@ -59,6 +61,7 @@ def save_identity(folder: Path, identity: Identity) -> None:
         "agent_file": identity.agent_file,
         "allow_all": identity.allow_all,
         "park": identity.park,
+        "enabled": identity.enabled or None,
         "continuity": _given(asdict(identity.continuity)) or None,
     }
     given = _given(table)
@@ -100,6 +103,7 @@ def _identity(table: dict[str, Any]) -> Identity:
         agent_file=_optional(table, "agent_file"),
         allow_all=_value(table, "allow_all", bool),
         continuity=_overrides(table.get("continuity", {})),
+        enabled=table.get("enabled") is True,
         park="park" in table and _value(table, "park", bool),
     )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from loopsup.core.events import Event
+from loopsup.core.events import Event, TtsrInjection
 from loopsup.core.model import Loop, Moment
 from loopsup.store.files import (
     MAX_LINE,
@@ -32,6 +32,7 @@ from loopsup.store.files import (
 from loopsup.wire.journal import Damaged, Record, UnknownVersion, decode_record, encode_record
 
 NAME = "journal.jsonl"
+INJECTION = b'"ttsr_injection"'  # what only the lines of stream rules have (or an objective that quotes it)
 MAX_TORN = 1000  # copies of torn tails kept; a machine that crashed this often has other troubles
 
 _TOO_LONG = Damaged(f"it is longer than {MAX_LINE} bytes")
@@ -95,6 +96,27 @@ def find_record(folder: Path, loop_id: str, seq: int) -> Record | None:
     finally:
         os.close(fd)
     return None
+
+
+def injected_rules(folder: Path, upto: int | None = None) -> tuple[str, ...]:
+    """The stream rules that have acted, as of the record `upto` (None: the newest). StorageError."""
+    fd = _open(folder)
+    if fd is None:
+        return ()
+    try:
+        for _, line, _ in lines_backwards(fd):
+            if line is None or INJECTION not in line:
+                continue
+            found = _decoded(line)
+            if not isinstance(found, Record) or not isinstance(found.event, TtsrInjection):
+                continue
+            if upto is None or found.seq <= upto:
+                return found.event.injected
+    except OSError as error:
+        raise storage_error("cannot read", folder / NAME, error) from error
+    finally:
+        os.close(fd)
+    return ()
 
 
 def read_all(folder: Path) -> Iterator[Record | UnknownVersion | DamagedLine]:

@@ -72,6 +72,26 @@ class SessionLock:
             raise storage_error("cannot lock", path, error) from error
         return cls(fd)
 
+    @classmethod
+    def adopt(cls, folder: Path, fd: int) -> Self:
+        """The lock this process already held before it was executed anew. LockHeldError, StorageError."""
+        try:
+            os.set_inheritable(fd, False)
+            if not os.path.samestat(os.fstat(fd), (folder / NAME).stat()):
+                raise StorageError(f"descriptor {fd} is not the lock of {os.fsdecode(folder)}")
+            _take(fd)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        except OSError as error:
+            raise storage_error("cannot lock", folder / NAME, error) from error
+        return cls(fd)
+
+    def handed_on(self) -> int:
+        """Its descriptor, for the program this process is about to become."""
+        assert self._fd is not None
+        os.set_inheritable(self._fd, True)
+        return self._fd
+
     def release(self) -> None:
         """Let go. Safe to call twice."""
         if self._fd is not None:

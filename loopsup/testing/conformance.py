@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from loopsup.testing import deciding, declaration, ending, talking
+from loopsup.testing import deciding, declaration, ending, ruling, talking
 from loopsup.testing.harness import Harness
 
 CHECK_TIMEOUT_S = 60.0  # several times an agent's start, its waits and the ladder of `close`
@@ -61,6 +61,8 @@ CHECKS: tuple[Check, ...] = tuple(
         deciding.ends_a_mixed_batch_when_accepted,
         deciding.goes_on_after_a_refusal,
         deciding.decides_nothing_outside_an_iteration,
+        ruling.tries_again_after_a_rule,
+        ruling.holds_its_tools,
         ending.aborts,
         ending.ignores_an_abort_when_idle,
         ending.tells_its_loss,

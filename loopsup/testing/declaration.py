@@ -41,6 +41,7 @@ async def declares_consistently(harness: Harness) -> None:
     )
     require(can.follow_up_queue or not can.withdraw, "`withdraw` needs `follow_up_queue`: mend the declaration")
     require(can.abort or not can.rewind, "`rewind` needs `abort`: mend the declaration")
+    require(can.abort or not can.keep_partial, "`keep_partial` needs `abort`: mend the declaration")
 
 
 async def names_a_missing_command(harness: Harness) -> None:

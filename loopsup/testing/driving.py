@@ -64,11 +64,13 @@ class Driven:
 
 
 @asynccontextmanager
-async def driven(harness: Harness, *scenarios: Scenario, resume: Conversation | None = None) -> AsyncIterator[Driven]:
+async def driven(
+    harness: Harness, *scenarios: Scenario, resume: Conversation | None = None, hold_tools: bool = False
+) -> AsyncIterator[Driven]:
     """Script (a resumed agent goes on with its script), start, and close at the end."""
     if scenarios:
         harness.script(*scenarios)
-    launch = harness.launch(resume)
+    launch = dataclasses.replace(harness.launch(resume), hold_tools=hold_tools)
     events = RecordingEvents()
     agent = harness.adapter.agent(dataclasses.replace(launch, env={**launch.env, MARK: "1"}), events)
     try:

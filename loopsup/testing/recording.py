@@ -7,7 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopsup.ports import Answer, Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
+from loopsup.ports import (
+    Answer,
+    Conversation,
+    DecisionCall,
+    Doing,
+    Interruption,
+    Marker,
+    Plan,
+    Question,
+    ToolCall,
+    ToolVerdict,
+    Verdict,
+)
 
 WAIT_S = 20.0  # an agent under test answers in milliseconds; a loaded machine gets the rest
 SHOWN = 12  # calls quoted when something did not come
@@ -54,6 +66,13 @@ class Decided:
 
     call: DecisionCall
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """`tool_call`, before it was answered."""
+
+    call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +145,7 @@ Recorded = (
     | Settled
     | Busy
     | Decided
+    | Held
     | Interrupted
     | Asked
     | AskOver
@@ -143,12 +163,18 @@ def in_iteration_only(call: DecisionCall) -> Verdict:
     return OUTSIDE if call.stamp is None else ACCEPTED
 
 
+def allow(_: ToolCall) -> ToolVerdict:
+    """No rule stands against the call."""
+    return ToolVerdict()
+
+
 class RecordingEvents:
-    """A fake supervisor. `policy` may be replaced at any time."""
+    """A fake supervisor. `policy` (for decisions) and `check` (for held tool calls) may be replaced at any time."""
 
     def __init__(self, policy: Callable[[DecisionCall], Verdict] = in_iteration_only) -> None:
         self.calls: list[Recorded] = []
         self.policy = policy
+        self.check: Callable[[ToolCall], ToolVerdict] = allow
         self._changed = asyncio.Event()
 
     def emit(self, kind: str, data: Mapping[str, Any], *, agent_id: str | None = None) -> None:
@@ -167,6 +193,10 @@ class RecordingEvents:
         verdict = self.policy(call)
         self._record(Decided(call, verdict))
         return verdict
+
+    async def tool_call(self, call: ToolCall) -> ToolVerdict:
+        self._record(Held(call))
+        return self.check(call)
 
     async def interrupted(self, turn: Interruption) -> Plan:
         """Recovery is off here."""

@@ -20,11 +20,15 @@ when the loop has left waiting, queued and running. Both count as a follower: th
 Arguments by verb (all optional unless said):
 
     ping status pause resume stop abort close wait
+    reload    answered when the session is closed for it; the same process then opens it again as a new program
+    enable    on: bool, whether a unit of the machine opens the session again after a reboot
+    tick      fires the wake of a loop with the driver `tick`, if it is due; the message says what became of it
     reap      from another session, where more live than are wanted: close, unless somebody needs this one
     start     objective (required), policy (required: {rhythm: "auto" or ms, minDelayMs, maxDelayMs, forMs,
-              maxIterations, misfire: "once", "skip" or ms}), afterMs, continuity {enabled, maxResumes: number or
-              "unlimited", streamDelayMs}, park: bool
+              maxIterations, misfire: "once", "skip" or ms}), afterMs, driver: "resident" or "tick",
+              continuity {enabled, maxResumes: number or "unlimited", streamDelayMs}, park: bool
     update    policy with any subset of those keys, continuity {enabled}; at least one of the two
+    heartbeat action (required): start (with everyMs, forMs and ask: bool), pause, resume or stop
     say       text (required), wait: bool, autopilot: bool, maxReminders: int
     follow    since: int
     terminal  rows, cols (required): a stream in both directions, see `wire.terminal`
@@ -76,6 +80,10 @@ VERBS = frozenset(
         "reap",
         "hello",
         "decide",
+        "tick",
+        "heartbeat",
+        "reload",
+        "enable",
     }
 )
 AGENT_VERBS = frozenset({"ping", "status", "hello", "decide"})  # what a process below the agent may ask
@@ -190,7 +198,7 @@ def decode_launch(line: bytes) -> Launch:
             allow_all=bool(obj["allowAll"]),
             foreground=bool(obj["foreground"]),
             keep=bool(obj["keep"]),
-            hosted=bool(obj["hosted"]),
+            hosted=bool(obj.get("hosted")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"this is not a launch request: {error}") from error

@@ -30,6 +30,7 @@ SESSION_TASK_COMPLETE = "session.task_complete"
 SESSION_ERROR = "session.error"
 SESSION_COMPACTION = "session.compaction"
 SESSION_IDLE = "session.idle"
+SESSION_HEARTBEAT = "session.heartbeat"
 USER_MESSAGE = "user.message"
 TURN_START = "assistant.turn_start"
 TURN_END = "assistant.turn_end"
@@ -48,6 +49,8 @@ LOOP_HOOK = "loop.hook"
 LOOP_MISFIRE = "loop.misfire"
 LOOP_NOTICE = "loop.notice"
 CONTINUITY_RECOVERY = "continuity.recovery"
+TTSR_TRIGGERED = "ttsr_triggered"
+TTSR_INJECTION = "ttsr_injection"
 
 # type -> the keys its data may have; a key in parentheses in the docs ends with "?" here.
 TYPES: Mapping[str, tuple[str, ...]] = {
@@ -66,12 +69,15 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     PERMISSION_REQUESTED: ("id", "tool", "text"),
     PERMISSION_COMPLETED: ("id", "outcome", "by"),
     SESSION_COMPACTION: (),
+    SESSION_HEARTBEAT: ("version", "kind", "at", "beat", "everyMs", "summary", "session", "loop"),
     LOOP_TRANSITION: ("from", "to", "pauseReason?", "cause"),
     LOOP_ATTENTION: ("version",),
     LOOP_HOOK: ("path", "exit?", "signal?", "timeout?", "error?", "durationMs", "stderr?"),
     LOOP_MISFIRE: ("dueAt", "missedByMs", "count", "why", "done"),
     LOOP_NOTICE: ("message",),
     CONTINUITY_RECOVERY: ("kind", "attempt", "waitMs"),
+    TTSR_TRIGGERED: ("rules",),
+    TTSR_INJECTION: ("rules", "partial"),
     MESSAGE_DELTA: ("text",),
     REASONING_DELTA: ("text",),
     TOOL_CALL_DELTA: ("text", "toolCallId?", "toolName?"),

@@ -1,7 +1,8 @@
 """The object of `status --json`, and the rule that it never claims more than somebody can do.
 
 Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. For a dead one the
-caller shows `without_owner(loop, now)` instead.
+caller shows `without_owner(loop, now)` instead. A loop that `loopsup tick` drives needs no supervisor to wait:
+`lastTickAt` says when it last came, and `late` that it should have.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from loopsup.core.misfire import LATE_MS, Missed, word
 from loopsup.core.model import (
     Completed,
     Decision,
+    Driver,
     Failed,
     Fixed,
     Intent,
@@ -35,7 +37,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What status says of the session itself. `id`: loopsup's; `agent_session_id`: the agent's, None if unknown."""
+    """What status says of the session itself. `id`: loopsup's; `agent_session_id`: the agent's, None if unknown.
+
+    `last_tick_at`: when `loopsup tick` last looked at the sessions of this machine (wall ms), None: never.
+    """
 
     name: str
     id: str
@@ -48,6 +53,7 @@ class SessionFacts:
     pid: int | None
     clients: int = 0
     problem: str | None = None
+    last_tick_at: int | None = None
     parked: bool = False
 
     def for_attention(self) -> AttentionSession:
@@ -96,6 +102,8 @@ def lost_of(loop: Loop | None, seen_at: int) -> Lost | None:
     if loop is None or loop.terminal or (isinstance(loop.phase, Paused) and loop.flight is None):
         return None
     flight = loop.flight
+    if flight is None and loop.driver is Driver.TICK:
+        return None  # nobody has to be there between two ticks
     if flight is None:
         return Lost(seen_at)
     decision = None if flight.decision is None else flight.decision.verb.value
@@ -110,6 +118,7 @@ def status_object(
     turns: int = 0,
     question: PendingQuestion | None = None,
     recovery: RecoveryStatus | None = None,
+    heartbeat: dict[str, Any] | None = None,
     lost: Lost | None = None,
 ) -> dict[str, Any]:
     """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
@@ -117,6 +126,7 @@ def status_object(
         "version": VERSION,
         "session": _session(session),
         "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery, lost),
+        "heartbeat": heartbeat,
     }
 
 
@@ -175,6 +185,8 @@ def _loop(
         "calendarElapsedMs": max(0, at - loop.started_at),
         "deadlineRemainingMs": max(0, loop.deadline_at - at),
         "nextDueAt": None if due is None else instant(due),
+        "driver": loop.driver.value,
+        "lastTickAt": _last_tick(session, loop),
         "lastMissed": None if loop.last_missed is None else missed_object(loop.last_missed),
         "lastDecision": None if loop.last_decision is None else _decision(loop.last_decision),
         "question": None if question is None else _question(question),
@@ -211,6 +223,12 @@ def is_late(loop: Loop, now: Moment) -> bool:
     """The wake is overdue and was not handed over."""
     due = next_due_at(loop)
     return loop.state in (State.WAITING, State.QUEUED) and due is not None and now.wall - due > LATE_MS
+
+
+def _last_tick(session: SessionFacts, loop: Loop) -> str | None:
+    """Of a loop that depends on it: whether anybody fires it is for the reader to judge."""
+    tick = session.last_tick_at if loop.driver is Driver.TICK else None
+    return None if tick is None else instant(tick)
 
 
 def _reading(loop: Loop, now: Moment) -> int:

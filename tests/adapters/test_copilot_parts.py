@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 
 from loopsup.errors import AgentUnableError, NotFoundError, UsageError
-from loopsup.ports import Conversation, Permissions
-from loopsup_copilot import arguments, executable, opening, provider, sessions
+from loopsup.ports import Conversation, Permissions, ToolCall, ToolVerdict
+from loopsup_copilot import arguments, executable, gate, provider, sessions
 from loopsup_copilot.adapter import CopilotAdapter
 from loopsup_copilot.questions import permission
 from loopsup_copilot.tool import TOOL
+from tests.support.copilot_env import CopilotWorld
+from tests.support.recording import Recording
 
 HERE = Path("/work/project")
 
@@ -256,10 +259,40 @@ def test_only_a_living_copilot_holds_a_session(tmp_path: Path) -> None:
     ],
 )
 def test_the_gate_before_tools(policy: Permissions, denied: set[str]) -> None:
-    assert opening.denies(policy) == bool(policy.deny or (policy.mode == "deny" and not policy.allow_all))
-    gate = opening._Gate(policy)
+    found = gate.Gate(policy, None)
     names = ("bash", "edit", "view", TOOL)
-    assert {name for name in names if gate({"toolName": name}, {}) is not None} == denied
+    assert {name for name in names if asyncio.run(found({"toolName": name}, {})) is not None} == denied
+
+
+def test_without_rules_and_denials_no_tool_waits(tmp_path: Path) -> None:
+    world = CopilotWorld(tmp_path, "http://127.0.0.1:1")
+    assert gate.hooks(world.launch([]), Recording()) == {}
+    assert set(gate.hooks(world.launch([], hold_tools=True), Recording())) == {"on_pre_tool_use"}
+
+
+def test_a_held_tool_runs_only_with_a_verdict_in_time() -> None:
+    class Judge(Recording):
+        async def tool_call(self, call: ToolCall) -> ToolVerdict:
+            await super().tool_call(call)
+            if call.arguments == "late":
+                await asyncio.Event().wait()
+            return ToolVerdict(call.arguments == "good", "a rule")
+
+    async def scenario() -> tuple[list[Any], list[ToolCall]]:
+        judge = Judge()
+        found = gate.Gate(Permissions(), judge)
+        answers = [await found({"toolName": "bash", "toolArgs": given}, {}) for given in ("good", "bad", "late")]
+        await found({"toolName": TOOL, "toolArgs": "bad"}, {})
+        return answers, judge.all("tool_call")
+
+    answers, calls = asyncio.run(scenario())
+    denied = {"permissionDecision": "deny"}
+    assert answers == [
+        None,
+        {**denied, "permissionDecisionReason": "a rule"},
+        {**denied, "permissionDecisionReason": gate.LATE},
+    ]
+    assert [call.arguments for call in calls] == ["good", "bad", "late"]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_the_answer_comes_back_and_the_child_lives_on(tmp_path: Path) -> None:
         f"say({line[:7]!r}); time.sleep(0.02); say({line[7:]!r}); tell('pid', os.getpid())\nsignal.pause()\n"
     )
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, body))
-    pid = starting._child.pid
+    pid = starting.child.pid
     try:
         assert starting.answer(20) == Response({"version": 1}, "started")
         assert (tmp_path / "request").read_text() == "xxx"
@@ -56,7 +56,7 @@ def test_its_error_is_raised_and_the_child_is_gone(tmp_path: Path) -> None:
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, f"say({line!r})\nsignal.pause()\n"))
     with pytest.raises(AgentUnableError, match="pi is not installed"):
         starting.answer(20)
-    assert starting._child.returncode is not None
+    assert starting.child.returncode is not None
 
 
 def test_a_child_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_silence_is_bounded_and_ends_the_child(tmp_path: Path) -> None:
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, "signal.pause()\n"))
     with pytest.raises(SupervisorGoneError, match=r"not ready within 0\.1 s and has been ended"):
         starting.answer(0.1)
-    assert starting._child.returncode == -signal.SIGTERM
+    assert starting.child.returncode == -signal.SIGTERM
 
 
 def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest
     starting.until_owned((tmp_path / "up").exists)
     with pytest.raises(SupervisorGoneError):
         starting.answer(0.05)
-    assert starting._child.returncode == -signal.SIGKILL
+    assert starting.child.returncode == -signal.SIGKILL
 
 
 def test_waiting_for_the_owner_ends_with_its_death(tmp_path: Path) -> None:

@@ -533,6 +533,16 @@ ATTENTION = {
             "━━ NEEDS YOU: iterations used up · iteration 3 of 50 · 41m ━━",
         ),
         (event("loop.notice", {"message": "extra decision ignored"}), "note: extra decision ignored"),
+        (event("abort", {"reason": "ttsr"}), None),  # T-36: no error; the rule has said so
+        (
+            event("ttsr_triggered", {"rules": [{"name": "no-\x1b[2J", "path": "a"}, {"name": "b", "path": "b"}]}),
+            "── stopped by the rule no-\\x1b[2J, b: it will try again ──",
+        ),
+        (event("ttsr_injection", {"rules": ["a"], "partial": "discarded"}), None),
+        (
+            event("ttsr_injection", {"rules": ["a"], "partial": "kept"}),
+            "  (what was cut off stays in the conversation)",
+        ),
         (
             event("session.start", {"agent": "pi", "agentSessionId": "x", "cwd": "/"}),
             "── conversation with pi begins · 00:00:00 ──",

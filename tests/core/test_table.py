@@ -31,6 +31,7 @@ from loopsup.core.events import (
     Start,
     Stop,
     Ticked,
+    TtsrInjection,
     Update,
 )
 from loopsup.core.limits import DAY, HOUR, MINUTE
@@ -41,6 +42,7 @@ from loopsup.core.model import (
     Completed,
     Decision,
     Delivery,
+    Driver,
     Failed,
     Fixed,
     Flight,
@@ -137,7 +139,21 @@ def loops() -> Iterator[Loop | None]:
             )
 
 
-LOOPS = list(loops())
+def driven() -> Iterator[Loop]:
+    """Some of them driven by `loopsup tick`: those who can wait, are fired, or come back to waiting."""
+    for loop in loops():
+        match loop:
+            case Loop(iteration_count=3, phase=Waiting() | Queued() | Paused(flight=None)):
+                yield replace(loop, driver=Driver.TICK)
+            case Loop(
+                iteration_count=3, phase=Running(Flight(delivery=Delivery.ACCEPTED, kind=PromptKind.ITERATION))
+            ):
+                yield replace(loop, driver=Driver.TICK)
+            case _:
+                pass
+
+
+LOOPS = [*loops(), *driven()]
 
 
 def one_of_each() -> list[Loop]:
@@ -154,6 +170,7 @@ EVENTS: dict[type, list[Event]] = {
         Start("new", "next", POLICY, MINUTE, idle=True),
         Start("new", "  ", POLICY, None, idle=True),
         Start("new", "next", policy_of("1s"), None, idle=True),
+        Start("new", "next", POLICY, None, idle=True, driver=Driver.TICK),
     ],
     Pause: [Pause()],
     Resume: [Resume(idle=True), Resume(idle=False)],
@@ -171,8 +188,8 @@ EVENTS: dict[type, list[Event]] = {
         Update(for_ms=0),
         Update(min_delay_ms=MINUTE),
     ],
-    Close: [Close(), Close(turns=2)],
-    Ticked: [Ticked(idle=True), Ticked(idle=False)],
+    Close: [Close(), Close(turns=2), Close(leaving=True)],
+    Ticked: [Ticked(idle, by) for idle in (True, False) for by in Driver],
     HandoverAccepted: [HandoverAccepted(FRESH), HandoverAccepted(STALE)],
     HandoverRefused: [HandoverRefused(stamp, "no", busy) for stamp in (FRESH, STALE) for busy in (False, True)],
     DecisionCalled: [
@@ -191,6 +208,7 @@ EVENTS: dict[type, list[Event]] = {
     AgentStartFailed: [AgentStartFailed("not found")],
     ConversationForking: [ConversationForking()],
     BranchMoved: [BranchMoved(None), *(BranchMoved(loop) for loop in one_of_each())],
+    TtsrInjection: [TtsrInjection(("a",), ("a", "b")), TtsrInjection((), ())],
     Opened: [Opened(), Opened(reload=True), Opened(turns=2)],
 }
 

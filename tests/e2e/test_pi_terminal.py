@@ -179,3 +179,21 @@ def test_a_reminder_a_recovery_and_the_next_loop_in_the_same_pi() -> None:
         assert len(user_texts(pi.requests[3])) == 3
         assert pi.balanced()
         at.quit()
+
+
+def test_a_fork_pauses_the_loop_where_it_was() -> None:
+    with product([Reply("Hello."), LATER]) as pi, person(pi) as at:
+        at.ready().type("hello")
+        at.see("Hello.")
+        at.type(f"{START}watch")
+        at.see("loop waiting 1/50")
+        at.type("/fork")
+        at.see("Fork from Message")
+        at.press("\r")
+        at.see("the conversation divided: its loop is paused where it was")
+        pi.until(state="paused", pauseReason="fork")
+        at.press("\x03")  # what Pi put into the editor
+        at.type("/loop status")
+        at.see("there is no loop in this conversation")
+        at.quit()
+        assert pi.act("stop").code == 0

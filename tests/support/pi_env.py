@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
+from loopsup.ports import HOLD_S, AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
 from loopsup_pi.agent import PiAgent
 from tests.support import toolchain
 from tests.support.model_server import ModelServer, Reply
@@ -98,11 +98,13 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def running(world: PiWorld, told: Recording | None = None, **changes: Any) -> AsyncIterator[Run]:
+async def running(
+    world: PiWorld, told: Recording | None = None, hold_s: float = HOLD_S, **changes: Any
+) -> AsyncIterator[Run]:
     """Started on entry, closed on exit."""
     log: list[str] = []
     told = told or Recording()
-    agent = PiAgent(world.launch(log, **changes), told)
+    agent = PiAgent(world.launch(log, **changes), told, hold_s=hold_s)
     try:
         yield Run(agent, await agent.start(), told, log)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -69,6 +70,14 @@ class PiTerminal:
         self.type("/quit")
         self.until_over()
 
+    def end(self) -> None:
+        """Whatever Pi is doing. pexpect's own way gives a busy machine a tenth of a second to show its death."""
+        if self.child.isalive():
+            self.child.kill(signal.SIGKILL)
+            self.child.wait()
+        self._reader.join(PATIENCE_S)
+        self.child.close()
+
     def _wait(self, what: Callable[[], object], name: str) -> None:
         give_up = time.monotonic() + PATIENCE_S
         while not what():
@@ -83,4 +92,4 @@ def person(pi: PiProduct, *args: str) -> Iterator[PiTerminal]:
     try:
         yield terminal
     finally:
-        terminal.child.close(force=True)
+        terminal.end()

@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from loopsup.ports import Conversation, DecisionCall, Doing, Interruption, Marker, Plan, Question, Verdict
+from loopsup.ports import (
+    Conversation,
+    DecisionCall,
+    Doing,
+    Interruption,
+    Marker,
+    Plan,
+    Question,
+    ToolCall,
+    ToolVerdict,
+    Verdict,
+)
 
 WAIT_S = 20.0
 
@@ -19,9 +30,15 @@ async def leave(_: Interruption) -> Plan:
     return Plan()
 
 
-class Recording:
-    """`calls` has (name, value) in order; `answers` gives the verdicts, `plans` the plans (recovery is off)."""
+async def let(_: ToolCall) -> ToolVerdict:
+    return ToolVerdict()
 
+
+class Recording:
+    """`calls` has (name, value) in order; `answers` gives the verdicts, `plans` the plans (recovery is off), `checks`
+    the verdicts on tool calls."""
+
+    checks: Callable[[ToolCall], Awaitable[ToolVerdict]] = staticmethod(let)
     plans: Callable[[Interruption], Awaitable[Plan]] = staticmethod(leave)
 
     def __init__(self, answers: Callable[[DecisionCall], Awaitable[Verdict]] = accept) -> None:
@@ -65,7 +82,7 @@ class Recording:
         for name, value in self.calls:
             if name == "emit":
                 out.append(value[0])
-            elif name not in ("doing", "decide", "interrupted"):
+            elif name not in ("doing", "decide", "interrupted", "tool_call"):
                 out.append(name)
         return [name for name in out if not name.endswith("_delta")]
 
@@ -89,6 +106,10 @@ class Recording:
     async def decide(self, call: DecisionCall) -> Verdict:
         self._add("decide", call)
         return await self.answers(call)
+
+    async def tool_call(self, call: ToolCall) -> ToolVerdict:
+        self._add("tool_call", call)
+        return await self.checks(call)
 
     async def interrupted(self, turn: Interruption) -> Plan:
         self._add("interrupted", turn)

@@ -37,6 +37,7 @@ from loopsup.core.misfire import Misfire
 from loopsup.core.model import (
     AbortReason,
     Attention,
+    Driver,
     Flight,
     Loop,
     Moment,
@@ -292,11 +293,18 @@ class Scenario:
 
     # ---- commands -----------------------------------------------------------------------------------
 
-    def start(self, objective: str = "obj", *, after: str | None = None, policy: Policy | None = None) -> Reply:
+    def start(
+        self,
+        objective: str = "obj",
+        *,
+        after: str | None = None,
+        policy: Policy | None = None,
+        driver: Driver = Driver.RESIDENT,
+    ) -> Reply:
         self._count += 1
         wanted = policy or policy_of()
         after_ms = None if after is None else ms(after)
-        return self._command(Start(f"loop-{self._count}", objective, wanted, after_ms, idle=self.idle))
+        return self._command(Start(f"loop-{self._count}", objective, wanted, after_ms, self.idle, driver))
 
     def pause(self) -> Reply:
         return self._command(Pause())
@@ -344,6 +352,30 @@ class Scenario:
         self.up = False
         self.deliver(Close(turns=0))
         self.owned = False
+        return self
+
+    def go(self) -> Scenario:
+        """The supervisor of a loop that ticks drive ends by itself, or the machine is shut down."""
+        self._forget_agent()
+        self.up = False
+        self.deliver(Close(leaving=True))
+        self.owned = False
+        return self
+
+    def tick(self) -> Scenario:
+        """`loopsup tick`: takes the session if nobody has it; its supervisor goes when nothing is in hand."""
+        if not self.owned:
+            self.open()
+        self.fire()
+        while self.owned and self.loop is not None and self.loop.state in (State.QUEUED, State.RUNNING):
+            instant = self._next_instant()
+            assert instant is not None, f"the iteration never settles: {self.loop.phase}"
+            self.run_for(max(0, instant - self.now.mono))
+        return self.go()
+
+    def fire(self) -> Scenario:
+        """A tick comes to the supervisor that is there."""
+        self.deliver(Ticked(idle=self.idle, by=Driver.TICK))
         return self
 
     def crash(self) -> Scenario:

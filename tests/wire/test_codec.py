@@ -58,6 +58,7 @@ def test_unions_are_tagged_by_name_and_optionals_are_not() -> None:
         },
         "after_ms": None,
         "idle": True,
+        "driver": "resident",
     }
     assert encode(Pause(), Event) == {"type": "pause"}
     assert encode(Waiting(Moment(1, 2)), Phase) == {"type": "waiting", "due": {"wall": 1, "mono": 2}}

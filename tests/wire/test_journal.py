@@ -73,6 +73,7 @@ def test_a_line_is_readable_by_people_and_other_programs() -> None:
             "last_settled_at": None,
             "expired_deadlines": [],
             "last_attention": None,
+            "driver": "resident",
             "last_missed": None,
         },
     }

@@ -14,6 +14,7 @@ from loopsup.core.model import (
     Completed,
     Decision,
     Delivery,
+    Driver,
     Failed,
     Fixed,
     Flight,
@@ -46,6 +47,18 @@ FLIGHT = Flight(3, 5, PromptKind.ITERATION, Delivery.ACCEPTED, Fixed(10 * MIN), 
 def loop_of(loop: Loop, now: Moment = NOW, **live: Any) -> dict[str, Any]:
     shown: dict[str, Any] = status_object(SESSION, loop, now, **live)["loop"]
     return shown
+
+
+def test_of_a_loop_that_ticks_drive_it_says_when_one_last_came() -> None:
+    ticked = replace(LOOP, driver=Driver.TICK)
+    session = replace(SESSION, alive=False, last_tick_at=T0)
+    shown: dict[str, Any] = status_object(session, without_owner(ticked, NOW), NOW)["loop"]
+    told = {key: shown[key] for key in ("state", "driver", "lastTickAt", "late")}
+    assert told == {"state": "waiting", "driver": "tick", "lastTickAt": "2026-10-10T00:00:00.000Z", "late": False}
+    assert lost_of(ticked, T0) is None
+    late = Moment(DUE.wall + 6_000, 0)
+    assert loop_of(ticked, late)["late"]
+    assert loop_of(ticked, late)["lastTickAt"] is None
 
 
 def with_phase(phase: Phase) -> Loop:
@@ -92,6 +105,8 @@ def test_the_whole_object() -> None:
             "calendarElapsedMs": 300_000,
             "deadlineRemainingMs": 86_100_000,
             "nextDueAt": "2026-10-10T00:10:00.000Z",
+            "driver": "resident",
+            "lastTickAt": None,
             "lastMissed": None,
             "lastDecision": {
                 "decision": "continue",
@@ -113,6 +128,7 @@ def test_the_whole_object() -> None:
             "lost": None,
             "lastAttention": attention_object(attention, "look", SESSION.for_attention()),
         },
+        "heartbeat": None,
     }
 
 

@@ -1,0 +1,167 @@
+"""`install-timer`: what is written for a scheduler, and that asking twice changes nothing."""
+
+from __future__ import annotations
+
+import plistlib
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopsup.cli.app import run
+
+FAKE = """#!/bin/sh
+echo "$@" >> "$CALLS"
+"""
+CRONTAB = """#!/bin/sh
+echo "$@" >> "$CALLS"
+if [ "$1" = -l ]; then
+    [ -f "$CRONTAB" ] || { echo "no crontab for me" >&2; exit 1; }
+    cat "$CRONTAB"
+else
+    cat > "$CRONTAB"
+fi
+"""
+
+
+class Machine:
+    """A home with schedulers that only write down what they are asked."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.bin, self._calls = root, root / "bin", root / "calls"
+        self.crontab = root / "crontab"
+        self.units = root / "home" / ".config" / "systemd" / "user"
+        self.bin.mkdir()
+        (root / "home").mkdir()
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "LOOPSUP_CONFIG"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in {
+            "HOME": root / "home",
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "CALLS": self._calls,
+            "CRONTAB": self.crontab,
+            "LOOPSUP_HOME": root / "state 100%",
+        }.items():
+            monkeypatch.setenv(name, str(value))
+
+    def tool(self, name: str, text: str) -> None:
+        path = self.bin / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def calls(self) -> list[str]:
+        """The calls since the last time."""
+        found = self._calls.read_text().splitlines() if self._calls.exists() else []
+        self._calls.unlink(missing_ok=True)
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("systemctl", FAKE)
+    assert run(["install-timer", "systemd", "--every", "2m"]) == 0
+    service = (machine.units / "loopsup-tick.service").read_text().splitlines()
+    assert f'ExecStart="{sys.executable}" "-P" "-m" "loopsup" "tick" "--detach"' in service
+    assert f'Environment="LOOPSUP_HOME={machine.root}/state 100%%"' in service
+    assert {"Type=oneshot", "KillMode=process"} <= set(service)
+    timer = (machine.units / "loopsup-tick.timer").read_text().splitlines()
+    assert {"OnUnitActiveSec=120s", "WantedBy=timers.target"} <= set(timer)
+    on = "--user enable --now loopsup-tick.timer"
+    look, reload = "--user show-environment", "--user daemon-reload"
+    assert machine.calls() == [look, reload, on, "--user restart loopsup-tick.timer"]
+    assert run(["install-timer", "systemd", "--every", "2m"]) == 0
+    assert machine.calls() == [look, on]
+    assert run(["install-timer", "systemd", "--remove"]) == 0
+    assert machine.calls() == ["--user disable --now loopsup-tick.timer", reload]
+    assert list(machine.units.iterdir()) == []
+    assert run(["install-timer", "systemd", "--remove"]) == 0
+    assert machine.calls() == []
+    capsys.readouterr()
+
+
+def test_where_systemd_refuses_nothing_is_written(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n")
+    assert run(["install-timer", "systemd"]) == 2
+    assert "Failed to connect to bus" in capsys.readouterr().err
+    assert not machine.units.exists()
+
+
+def test_cron(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("crontab", CRONTAB)
+    assert run(["install-timer", "cron"]) == 0
+    (line,) = machine.crontab.read_text().splitlines()
+    assert line.startswith("* * * * * PATH=")
+    assert f"LOOPSUP_HOME='{machine.root}/state 100\\%'" in line
+    assert line.endswith(f"{sys.executable} -P -m loopsup tick >/dev/null # loopsup tick")
+    machine.crontab.write_text(f"MAILTO=me\n{line}\n0 1 * * * backup\n")
+    assert run(["install-timer", "cron"]) == 0
+    assert machine.crontab.read_text() == f"MAILTO=me\n{line}\n0 1 * * * backup\n"
+    assert run(["install-timer", "cron", "--every", "5m"]) == 0
+    kept = machine.crontab.read_text().splitlines()
+    assert kept == ["MAILTO=me", "0 1 * * * backup", line.replace("* * * * *", "*/5 * * * *", 1)]
+    assert run(["install-timer", "cron", "--remove"]) == 0
+    assert machine.crontab.read_text() == "MAILTO=me\n0 1 * * * backup\n"
+    capsys.readouterr()
+
+
+def test_a_crontab_that_cannot_be_read_is_not_replaced(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("crontab", '#!/bin/sh\n[ "$1" = -l ] || touch "$CRONTAB"\necho \'not allowed\' >&2; exit 1\n')
+    assert run(["install-timer", "cron"]) == 2
+    assert "not allowed" in capsys.readouterr().err
+    assert not machine.crontab.exists()
+
+
+@pytest.mark.parametrize("kind", ["systemd", "cron"])
+def test_without_the_tool_it_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("PATH", str(machine.bin))
+    assert run(["install-timer", kind]) == 2
+    assert not machine.units.exists()
+
+
+@pytest.mark.parametrize(
+    ("every", "times"),
+    [("1m", "* * * * *"), ("15m", "*/15 * * * *"), ("1h", "0 * * * *"), ("6h", "0 */6 * * *"), ("24h", "0 0 * * *")],
+)
+def test_kubernetes(machine: Machine, capsys: pytest.CaptureFixture[str], every: str, times: str) -> None:
+    assert run(["install-timer", "kubernetes", "--every", every]) == 0
+    text = capsys.readouterr().out
+    assert f'schedule: "{times}"' in text
+    assert "concurrencyPolicy: Forbid" in text
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["cron", "--every", "7m"],
+        ["kubernetes", "--every", "90s"],
+        ["systemd", "--every", "2d"],
+        ["launchd", "--remove"],
+    ],
+)
+def test_what_cannot_be_is_refused(machine: Machine, capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    machine.tool("crontab", CRONTAB)
+    assert run(["install-timer", *argv]) == 2
+    assert not machine.crontab.exists()
+    capsys.readouterr()
+
+
+def test_launchd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["install-timer", "launchd", "--every", "1m"]) == 0
+    _, _, xml = capsys.readouterr().out.partition("-->\n")
+    job = plistlib.loads(xml.encode())
+    assert job["StartInterval"] == 60
+    assert job["ProgramArguments"] == [sys.executable, "-P", "-m", "loopsup", "tick", "--detach"]
+    assert job["EnvironmentVariables"]["LOOPSUP_HOME"] == f"{machine.root}/state 100%"
+
+
+def test_the_files_are_ordinary_ones(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("systemctl", FAKE)
+    assert run(["install-timer", "systemd"]) == 0
+    modes = {stat.S_IMODE(path.stat().st_mode) & 0o133 for path in machine.units.iterdir()}
+    assert modes == {0}
+    capsys.readouterr()
