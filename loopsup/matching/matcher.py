@@ -25,14 +25,13 @@ from dataclasses import dataclass, field
 from loopsup.core.rules import NO_HITS, Hits, Rule, Source, Stream
 from loopsup.matching.paths import paths_of, streamed_paths
 from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError
-from loopsup.matching.scopes import path_fits, scoped, unbounded, wants_path
+from loopsup.matching.scopes import bad_globs, path_fits, scoped, unbounded, wants_path
 
 WINDOW = 4096  # characters before a piece that are looked at again with it
 GROWTH = 4  # the whole buffer is looked at when it has grown by a 4th part: in all, five times its length
 MAX_BUFFER = 4 * 1024 * 1024  # characters kept of one buffer; no answer is a tenth of it
 SHARED = ""  # the key of the one buffer of rules without scope
 MAX_DEPTH = 64  # of a tool's arguments; what is nested deeper is not looked at
-PATH_SEARCHED = 64 * 1024  # characters of streamed arguments in which a path is looked for
 PATH_SEARCHED = 64 * 1024  # characters of streamed arguments in which a path is looked for
 
 
@@ -60,8 +59,10 @@ class Matcher:
         self._heard: set[Stream] = set()
 
     def _entry(self, place: int, rule: Rule) -> _Entry:
-        patterns = []
-        for trigger in rule.triggers:
+        patterns: list[Pattern] = []
+        wrong = list(bad_globs(rule))
+        self.problems += [(rule.name, *each) for each in wrong]
+        for trigger in () if wrong else rule.triggers:
             try:
                 pattern = Pattern(trigger)
                 if unbounded(rule) and pattern.matches_empty:

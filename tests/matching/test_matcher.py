@@ -253,3 +253,14 @@ def test_pieces_find_what_the_whole_has(words: list[str], sizes: list[int]) -> N
     whole = set(Matcher([rule(trigger) for trigger in TRIGGERS]).whole(TEXT, text).names)
     assert names >= whole
     assert names - whole <= {r"foo(?!bar)"}  # the letters behind may still come
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"globs": ("[z-a].ts",)}, {"scope": Scope(tools=(ToolScope("edit", "[z-a].ts"),))}],
+    ids=["globs", "scope"],
+)
+def test_a_rule_whose_paths_cannot_be_told_is_named_and_does_not_act(more: dict[str, Any]) -> None:
+    matcher = Matcher([rule("bad", **more), rule("good")])
+    assert [(name, which) for name, which, _ in matcher.problems] == [("bad", "[z-a].ts")]
+    assert matcher.call(EDIT, {"path": "a.ts", "text": "bad good"}) == found("good")
