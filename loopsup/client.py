@@ -134,7 +134,7 @@ def request(path: Path, what: Request, timeout_s: float | None = None) -> Respon
     UnreachableError: nobody there, nothing sent. SupervisorGoneError: it went away before it answered.
     Any other LoopsupError: the supervisor's refusal.
     """
-    if what.verb not in ("ping", "status"):
+    if what.verb not in ("ping", "status", "decide"):  # an agent's decision is worth the wait for a busy supervisor
         ping(path)
     with Connection(path) as connection:
         connection.send(what)

@@ -23,5 +23,9 @@ def codex() -> Adapter:
     return PtyAdapter(profiles.KNOWN["codex-tui"])
 
 
+def copilot() -> Adapter:
+    return PtyAdapter(profiles.KNOWN["copilot-tui"])
+
+
 def opencode() -> Adapter:
     return PtyAdapter(profiles.KNOWN["opencode-tui"])

@@ -35,7 +35,15 @@ class PtyAdapter:
 
         Not `verbatim`: control characters of an objective become visible signs, as a terminal would act on them.
         """
-        return Capabilities(abort=True, resume=self._profile.resumes, verbatim=False, shell_tool=True, terminal=True)
+        own_log, server = self._profile.log is not None, self._profile.mcp is not None
+        return Capabilities(
+            abort=True,
+            resume=self._profile.resumes,
+            verbatim=False,
+            shell_tool=not server,
+            turn_events=own_log,
+            terminal=True,
+        )
 
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
         if importlib.util.find_spec(DRAWING) is None:
@@ -68,6 +76,10 @@ def command_line(command: Command, launch: Launch) -> list[str]:
         argv = [launch.command, *argv[bool(profile.command) :]]
     identity = launch.session_id if launch.resume is None else launch.resume.id
     argv += [word.replace("{id}", identity) for word in (profile.new if launch.resume is None else profile.again)]
+    if profile.mcp is not None and launch.carrier is not None:
+        argv += [
+            word.replace("{file}", str(launch.run_dir / f"mcp-{launch.session_id}.json")) for word in profile.mcp
+        ]
     if (path := find(argv[0], launch.cwd, launch.env)) is not None:
         argv[0] = path
     return argv

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +23,6 @@ from loopsup.ports import (
     AgentStarted,
     AgentUnableError,
     Conversation,
-    Doing,
     Handover,
     Launch,
     Marker,
@@ -32,8 +33,10 @@ from loopsup.ports import (
 from loopsup.terminal.child import TerminalChild
 from loopsup.terminal.stage import Stage
 from loopsup.wire import events as ev
+from loopsup_pty.copilot import CopilotVoice, log_file
 from loopsup_pty.profiles import Profile
 from loopsup_pty.reading import MENU_ROWS, Reading, Seen, still
+from loopsup_pty.voices import ScreenVoice, Voice
 from loopsup_pty.writing import Writer, typeable, unsendable
 
 READY_S = 60.0  # a CLI that unpacks itself at its very first start takes a third of it
@@ -41,6 +44,8 @@ LOOK_S = 0.1  # between two looks while something moves
 BUSY_S = 1.5  # a program without patterns that has written for so long by itself works
 HAND_S = 1.0  # and this long after a key or a new size it may only be showing that
 FREE_S = 3.0  # a prompt may wait for a redraw to settle
+CARRIER_S = 15.0  # our server is up in a tenth of a second; the program starts it before its prompt, or soon after
+TRUSTED_S = 30.0  # a screen that rests for so long is believed, whatever the program's log says
 WAIT_MS = 5_000  # for a person's draft, or a question: each try is two records in the journal
 LAST_ROWS = 3  # of the screen, in the words about an end
 
@@ -48,9 +53,7 @@ LAST_ROWS = 3  # of the screen, in the words about an end
 class _Run:
     """One response."""
 
-    def __init__(self, turn: str, before: list[str]) -> None:
-        self.turn = turn
-        self.before = before
+    def __init__(self) -> None:
         self.aborting = False
         self.picture: tuple[str, ...] = ()
 
@@ -64,6 +67,7 @@ class PtyAgent:
         self._launch = launch
         self._events = events
         self._name = Path(self._argv[0]).name
+        self._server_file = launch.run_dir / f"mcp-{launch.session_id}.json"  # private: it holds a token
         self._loop = asyncio.get_running_loop()
         self._stage: Stage | None = None
         self._child: TerminalChild | None = None
@@ -95,19 +99,49 @@ class PtyAgent:
             )
         self._stage = Stage()
         self._reading = Reading(self._stage, self._profile)
-        self._writer = Writer(self._stage, self._reading, lambda: self.pid is not None, lambda: None)
+        self._voice = self._voice_of(self._reading)
+        self._writer = Writer(self._stage, self._reading, lambda: self.pid is not None, self._voice.took)
         carried = {} if launch.carrier is None else launch.carrier.env
+        self._write_server()
         try:
             self._child = await self._stage.spawn(self._argv, cwd=launch.cwd, env={**launch.env, **carried})
         except OSError as error:
             raise AgentUnableError(f"the program could not be started ({self._argv[0]}): {error}") from error
         self._tasks.append(asyncio.create_task(self._until_exit(self._child)))
         await self._until_ready()
+        await self._offered()
         self._reading.rested()
         self._up = True
         self._tasks.append(asyncio.create_task(self._watch()))
         identity = launch.session_id if launch.resume is None else launch.resume.id
         return AgentStarted(Conversation(identity, None, launch.cwd))
+
+    def _voice_of(self, reading: Reading) -> Voice:
+        if self._profile.log is None:
+            return ScreenVoice(reading, self._events)
+        resume = self._launch.resume
+        session = self._launch.session_id if resume is None else resume.id
+        return CopilotVoice(log_file(self._launch.env, session), self._events)
+
+    def _write_server(self) -> None:
+        """The configuration of our server, for a program that takes it from a file; removed by `close`."""
+        carrier = self._launch.carrier
+        if self._profile.mcp is None or carrier is None:
+            return
+        server = {"type": "local", "command": carrier.command, "args": list(carrier.args), "tools": ["*"]}
+        text = json.dumps({"mcpServers": {carrier.name: {**server, "env": dict(carrier.env)}}})
+        file = self._server_file
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as out:
+            out.write(text)
+
+    async def _offered(self) -> None:
+        """The model has the tool. AgentUnableError."""
+        if self._profile.mcp is None or self._launch.carrier is None:
+            return
+        problem = await self._launch.carrier.offered(CARRIER_S)
+        if problem is not None:
+            raise AgentUnableError(f"{self._name}: {problem}")
 
     async def _until_ready(self) -> None:
         """At its prompt, and taking pastes. AgentUnableError, with what is on its screen."""
@@ -147,12 +181,13 @@ class PtyAgent:
         self._over("the program ended")
         if self._run is not None:
             error = {"kind": "agent_lost", "message": self._why}
-            self._finish(self._run, "error", error)
+            self._finish("error", error)
         if self._up and not self._closing:
             self._events.lost(self._why)
 
     async def close(self) -> None:
         self._closing = True
+        self._server_file.unlink(missing_ok=True)
         if self._child is not None:
             await self._child.close()
             await asyncio.wait(self._tasks[:1])
@@ -185,7 +220,7 @@ class PtyAgent:
         """Why no message can go in now."""
         end = self._loop.time() + FREE_S
         while True:
-            seen = self._reading.look(self._loop.time())
+            seen = self._look()
             if seen is Seen.IDLE:
                 break
             if seen is Seen.MENU:
@@ -201,7 +236,7 @@ class PtyAgent:
         stage = self.stage
         self._reading.rested()
         self._reading.said = " ".join(typeable(text).split())
-        before = stage.picture.lines()
+        self._voice.mark()
         stage.hold()
         try:
             outcome = await self._writer.hand_over(text)
@@ -210,7 +245,7 @@ class PtyAgent:
         if isinstance(outcome, Accepted):
             if self.pid is None:
                 return Accepted()  # and `lost` has been said
-            self._begin(before)
+            self._begin()
         return outcome
 
     async def abort(self, reason: AbortReason) -> None:
@@ -219,7 +254,7 @@ class PtyAgent:
             return
         run.aborting = True
         self._events.emit(ev.ABORT, {"reason": reason.value})
-        if self._reading.asks(self.stage.picture.lines()):
+        if self._look() is Seen.MENU or self._reading.asks(self.stage.picture.lines()):
             self._launch.log(
                 f"{self._name} asks a question: no key is sent to it, so it is ended where it does not go on"
             )
@@ -255,9 +290,19 @@ class PtyAgent:
             if self._writing:
                 settled = False
                 continue
-            seen = self._reading.look(self._loop.time())
+            seen = self._look()
             self._note(seen)
             settled = seen in (Seen.IDLE, Seen.MENU)
+
+    def _look(self) -> Seen:
+        """The screen, and what the program tells besides."""
+        self._voice.poll()
+        seen = self._reading.look(self._loop.time())
+        if self._voice.asks() is not None:
+            return Seen.MENU
+        if self._voice.works() and seen is Seen.IDLE and self.stage.quiet_s < TRUSTED_S:
+            return Seen.BUSY
+        return seen
 
     def _note(self, seen: Seen) -> None:
         if seen is Seen.MENU:
@@ -273,7 +318,7 @@ class PtyAgent:
                 self._reading.empty()
         elif self._works_by_itself(seen):
             self._events.busy()
-            self._begin(self.stage.picture.lines())
+            self._begin()
 
     def _works_by_itself(self, seen: Seen) -> bool:
         if seen is Seen.BUSY:
@@ -288,34 +333,28 @@ class PtyAgent:
     def _follow(self, run: _Run, seen: Seen) -> None:
         if seen is Seen.IDLE:
             self._reading.rested()
-            self._finish(run, "aborted" if run.aborting else "stop")
+            self._finish("aborted" if run.aborting else "stop")
             self._events.settled(aborted=run.aborting)
             return
         picture = still(self.stage.picture.lines())
         if picture != run.picture:  # something happened, which a spinner is not
             run.picture = picture
-            self._events.doing(Doing.MODEL)
+            self._events.doing(self._voice.doing())
 
-    def _begin(self, before: list[str]) -> None:
+    def _begin(self) -> None:
         self._moving_since = None
-        self._run = _Run(str(uuid.uuid4()), before)
-        self._events.emit(ev.TURN_START, {"turnId": self._run.turn})
-        self._events.doing(Doing.MODEL)
+        self._run = _Run()
+        self._voice.begin()
 
-    def _finish(self, run: _Run, reason: str, error: Mapping[str, Any] | None = None) -> None:
+    def _finish(self, reason: str, error: Mapping[str, Any] | None = None) -> None:
         self._run = None
-        said = ev.bounded(self._reading.news(run.before))
-        if said:
-            data = {"turnId": run.turn, "text": said, "toolRequests": []}
-            self._events.emit(ev.ASSISTANT_MESSAGE, data)
-        end: dict[str, Any] = {"turnId": run.turn, "stopReason": reason}
-        self._events.emit(ev.TURN_END, end if error is None else {**end, "error": dict(error)})
-        self._events.doing(Doing.NOTHING)
+        self._voice.end(reason, error)
 
     def _ask(self) -> None:
         if self._question is None:
             self._question = str(uuid.uuid4())
-            self._events.ask(Question(self._question, "dialog", "", self._reading.question()))
+            words = self._voice.asks() or self._reading.question()
+            self._events.ask(Question(self._question, "dialog", "", words))
 
     def _over(self, outcome: str) -> None:
         question, self._question = self._question, None

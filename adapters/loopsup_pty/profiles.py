@@ -27,7 +27,8 @@ class Profile:
 
     `ready`: at its prompt. `empty`: its input line with nothing typed. `busy`: it works. `menu`: it asks a person
     something. `new`, `again`: arguments for a new and for a resumed conversation; `{id}` is its id. `interrupt`: the
-    keys that end a response.
+    keys that end a response. `mcp`: the arguments that give it our server, whose configuration is the file `{file}`;
+    None: the model decides in its shell. `log`: whose own log tells of its work ("copilot").
     """
 
     name: str
@@ -43,6 +44,8 @@ class Profile:
     new: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     interrupt: bytes = b"\x1b"
+    mcp: tuple[str, ...] | None = None
+    log: str | None = None
 
     @property
     def summary(self) -> str:
@@ -84,6 +87,21 @@ KNOWN: Mapping[str, Profile] = MappingProxyType(
                 "npm install -g @openai/codex",
                 ready=r"^\s*›",
                 busy=r"esc to interrupt",
+            ),
+            Profile(
+                "copilot-tui",
+                "the GitHub Copilot CLI",
+                ("copilot",),
+                "npm install -g @github/copilot",
+                tested=True,
+                ready=r"^\s*❯",
+                empty=r"^\s*❯\s*$",
+                busy=r"^\s*[○◎●◉]\s+(?:Working|Thinking)",
+                new=("--session-id", "{id}"),
+                again=("--session-id", "{id}"),
+                interrupt=b"\x03",
+                mcp=("--additional-mcp-config", "@{file}", "--allow-tool", "loopsup"),
+                log="copilot",
             ),
             Profile(
                 "opencode-tui",

@@ -148,12 +148,20 @@ def _scope(rule: Any) -> list[str] | None:
 def _lines(row: dict[str, Any]) -> Iterator[str]:
     by = f" by {row['shadowedBy']}" if row["shadowedBy"] else ""
     yield f"{row['name']}: {row['standing']}{by}  {row['path']}"
-    if row["triggers"]:
-        scope = f"  in {', '.join(row['scope'])}" if row["scope"] else ""
-        yield f"  {'  '.join(row['triggers'])}{scope}"
+    if row["scope"]:
+        yield f"  in {', '.join(row['scope'])}"
+    yield from _indented(row["triggers"])
     for told in (row["why"], *row["problems"]):
         if told:
             yield f"  {told}"
+
+
+def _indented(triggers: list[str]) -> Iterator[str]:
+    """Patterns can be long: as much of each as fits into a line."""
+    from loopsup.cli import render
+
+    room = max(1, render.terminal_width() - len(render.INDENT))
+    yield from (render.INDENT + render.fit(render.safe(trigger), room) for trigger in triggers)
 
 
 # ---- test -------------------------------------------------------------------------------------------
@@ -192,8 +200,12 @@ def _test(file: Path | None, against: Path | None, as_json: bool) -> int:
         what = "would interrupt" if each.acts else "found again, would not act"
         _write(f"{against}:{each.line}: {each.stream}: {what}: {each.excerpt}")
     acting = sum(each.acts for each in findings)
-    _write(f"{found.rule.name}: found {len(findings)} times, would have interrupted {acting}")
+    _write(f"{found.rule.name}: found {_times(len(findings))}, would have interrupted {_times(acting)}")
     return EXIT_DONE
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number} times")
 
 
 def _file(file: Path) -> Found:
@@ -229,7 +241,9 @@ def _trust(remove: bool, as_json: bool) -> int:
         out_json({"version": VERSION, "trusted": not remove, "rules": rows})
         return EXIT_DONE
     for row in rows if not remove else ():
-        _write(f"{row['path']}: {'  '.join(row['triggers'])}")
+        _write(str(row["path"]))
+        for line in _indented(list(row["triggers"])):
+            _write(line)
     where = ", ".join(os.fsdecode(project) for project in sorted(projects))
     told = f"the rules of {where} are not trusted any more" if remove else f"{_count(len(rows))} of {where} trusted"
     _write(f"{told}; sessions that run now keep what they started with")

@@ -45,6 +45,7 @@ class Picture:
         self._stream: Any = pyte.ByteStream(self._screen)
         self._changed = changed
         self._backlog = bytearray()
+        self._lines: list[str] | None = None  # as long as nothing is drawn
         self._timer: asyncio.Handle | None = None
 
     @property
@@ -63,7 +64,9 @@ class Picture:
 
     def lines(self) -> list[str]:
         """The rows as text, without the blanks at their ends."""
-        return [row.rstrip() for row in self._screen.display]
+        if self._lines is None:
+            self._lines = [row.rstrip() for row in self._screen.display]
+        return self._lines
 
     def feed(self, data: bytes) -> None:
         self._backlog += data
@@ -74,7 +77,7 @@ class Picture:
 
     def resize(self, size: Size) -> None:
         """The rows from the top stay, or those above the cursor where they are too many."""
-        screen = self._screen
+        screen, self._lines = self._screen, None
         row, col = self.cursor
         shift = max(0, row - size.rows + 1)
         kept = {number - shift: screen.buffer[number] for number in range(shift, screen.lines)}
@@ -101,6 +104,7 @@ class Picture:
         self._changed()
 
     def _slice(self) -> None:
+        self._lines = None
         data, self._backlog = bytes(self._backlog[:SLICE]), self._backlog[SLICE:]
         try:
             self._stream.feed(data)

@@ -198,7 +198,7 @@ def decode_launch(line: bytes) -> Launch:
             allow_all=bool(obj["allowAll"]),
             foreground=bool(obj["foreground"]),
             keep=bool(obj["keep"]),
-            hosted=bool(obj["hosted"]),
+            hosted=bool(obj.get("hosted")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"this is not a launch request: {error}") from error

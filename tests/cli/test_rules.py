@@ -44,9 +44,18 @@ def test_list_says_what_becomes_of_each(run: Run, mine: Callable[..., Path], tmp
     write(".omp/rules/c.md", "just a page\n")
     shown = run("rules", "list").out.splitlines()
     assert shown[0] == "b: untrusted  .loopsup/rules/b.md"
-    assert shown[1] == "  foo  in text, tool:edit(*.ts)"
-    assert shown[2] == "c: no trigger  .omp/rules/c.md"
-    assert shown[3] == f"a: active  {tmp_path}/config/loopsup/rules/a.md"
+    assert shown[1:3] == ["  in text, tool:edit(*.ts)", "  foo"]
+    assert shown[3] == "c: no trigger  .omp/rules/c.md"
+    assert shown[4] == f"a: active  {tmp_path}/config/loopsup/rules/a.md"
+
+
+def test_a_long_pattern_is_cut_to_the_line(
+    run: Run, mine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    mine("a", f"---\ntrigger: {'x' * 100}\n---\nText.\n")
+    (line,) = [line for line in run("rules", "list").out.splitlines() if line.startswith("  xx")]
+    assert len(line) == 40
 
 
 def test_list_names_what_shadows(run: Run, mine: Callable[..., Path], tmp_path: Path) -> None:
@@ -145,7 +154,7 @@ def test_test_says_where_a_rule_would_have_acted(run: Run) -> None:
         0,
         "events.jsonl:3: text: would interrupt: I use foo here\n"
         "events.jsonl:6: bash: found again, would not act: foo\n"
-        "r: found 2 times, would have interrupted 1\n",
+        "r: found 2 times, would have interrupted once\n",
         "",
     )
     assert answer(run("rules", "test", str(rule), "--against", str(log), "--json")) == {
@@ -182,7 +191,7 @@ def test_test_finds_nothing_where_nothing_is(run: Run) -> None:
     rule = write("r.md", "---\ntrigger: foo\n---\nNo foo.\n")
     text = write("notes.txt", "")
     result = run("rules", "test", str(rule), "--against", str(text))
-    assert result == Result(0, "r: found 0 times, would have interrupted 0\n", "")
+    assert result == Result(0, "r: found never, would have interrupted never\n", "")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +222,7 @@ def test_trust_lets_a_projects_rules_act_as_they_are(run: Run, tmp_path: Path) -
     work = tmp_path / "work"
     assert result == Result(
         0,
-        f".loopsup/rules/a.md: foo\n1 rule of {work} trusted; sessions that run now keep what they started with\n",
+        f".loopsup/rules/a.md\n  foo\n1 rule of {work} trusted; sessions that run now keep what they started with\n",
         "",
     )
     assert "a: active  " in run("rules", "list").out

@@ -583,3 +583,15 @@ def test_a_refused_start_in_the_foreground_is_its_error(
     monkeypatch.setattr("loopsup.shell.main.supervise", refuses)
     assert run("start", "--every", "10m", "--foreground", "x") == Result(6, "", "loopsup: no\n")
     assert made(tmp_path) == {}
+
+
+def test_stream_rules_that_will_not_act_are_told_at_once(run: Run, starts: Starts) -> None:
+    rule = Path(".loopsup/rules/a.md")
+    rule.parent.mkdir(parents=True)
+    rule.write_text("---\ntrigger: foo\n---\nNo foo.\n")
+    assert run(*EVERY, "x").err == (
+        "loopsup: warning: stream rules: .loopsup/rules/a.md (not trusted, so it does not act); "
+        "look at it, then run: loopsup rules trust\n"
+    )
+    assert run("rules", "trust").code == 0
+    assert run(*EVERY, "--session", "b", "x").err == ""

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.support.pty_world import begin, decide, kept, person, program
+from tests.support.pty_world import begin, decide, kept, person, program, told_of_a_draft
 from tests.support.world import QUICK, SLOW, World
 
 pytestmark = [pytest.mark.slow]
@@ -53,8 +53,7 @@ def test_a_person_looks_types_and_leaves(world: World) -> None:
         somebody.types("half a thou")
         somebody.sees("half a thou")
         world.ask("say", text="a message")
-        told = world.until_event("loop.notice")
-        assert "an unsent text stands on the input line" in told["data"]["message"]
+        world.wait_for(lambda: told_of_a_draft(world), "the notice")
         assert kept(world, "user") == world.said("loop")
         somebody.types("\x15")
         world.until_event("user.message", origin="user")
@@ -119,6 +118,7 @@ def test_the_program_is_killed_in_an_iteration_and_between_two(world: World) -> 
         world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
         world.until(state="running", iterationCount=2)
         somebody.sees("◎ working")
+        world.until_event("assistant.turn_start", 2)
         second = world.agent_pid()
         assert second != first
         world.kill(second, signal.SIGKILL)

@@ -60,6 +60,12 @@ def kept(world: World, kind: str) -> list[str]:
     return [item["text"] for item in lines if item["kind"] == kind]
 
 
+def told_of_a_draft(world: World) -> bool:
+    """It was said that a message waits for somebody's own text."""
+    notices = [event["data"]["message"] for event in world.events("loop.notice")]
+    return any("an unsent text stands on the input line" in notice for notice in notices)
+
+
 class Person:
     """Somebody at a terminal of their own who attaches."""
 
