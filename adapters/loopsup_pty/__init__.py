@@ -27,5 +27,9 @@ def copilot() -> Adapter:
     return PtyAdapter(profiles.KNOWN["copilot-tui"])
 
 
+def pi() -> Adapter:
+    return PtyAdapter(profiles.KNOWN["pi-tui"])
+
+
 def opencode() -> Adapter:
     return PtyAdapter(profiles.KNOWN["opencode-tui"])

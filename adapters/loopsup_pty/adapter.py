@@ -35,7 +35,7 @@ class PtyAdapter:
 
         Not `verbatim`: control characters of an objective become visible signs, as a terminal would act on them.
         """
-        own_log, server = self._profile.log is not None, self._profile.mcp is not None
+        own_log, server = self._profile.log == "copilot", self._profile.mcp is not None
         return Capabilities(
             abort=True,
             resume=self._profile.resumes,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 90.0  # an agent CLI may unpack itself at its first start; a slow disk gets the rest
 END_GRACE_S = 15.0  # for a child that is told to end: the whole ladder for its agent, and a little
-OWNED_TIMEOUT_S = 5.0  # taking the lock is the first thing a supervisor does; importing Python is most of it
+OWNED_TIMEOUT_S = 30.0  # taking the lock is the first thing a supervisor does; under load it takes long to get there
 OWNED_POLL_S = 0.02  # short against the start of an interpreter
 LOG_TAIL = 4 * 1024  # bytes: the last line of a traceback is within them
 AGENT_MARK = "LOOPSUP_MARK"  # see shell/leftover.py

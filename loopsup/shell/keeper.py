@@ -55,10 +55,15 @@ class Keeper:
         return self._retry_at
 
     def apply(self, event: Event) -> Reply:
-        """Step, journal, adopt. StorageError: it could not be written and nothing changed."""
+        """Step, journal, adopt. StorageError: it could not be written and nothing changed.
+
+        What waits goes first, and somebody who asks is a reason to try it before its time.
+        """
+        now = self._clock.now()
+        self._write_pending(now)
         if self._pending:
             raise StorageError(self.problem or "the journal cannot be written")
-        return self._apply(event, self._clock.now())
+        return self._apply(event, now)
 
     def fact(self, event: Event) -> None:
         """A fact that must not be lost: if it cannot be written now, it waits for `retry`."""
@@ -79,6 +84,9 @@ class Keeper:
             return
         self._retry_at = None
         self.problem = None
+        self._write_pending(now)
+
+    def _write_pending(self, now: Moment) -> None:
         while self._pending:
             try:
                 self._apply(self._pending[0], now)

@@ -16,7 +16,7 @@ from loopsup.shell.bus import FOLLOWER_QUEUE
 from tests.support.demo_words import DONE, ON, decide
 from tests.support.world import LOOPSUP, QUICK, World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # each wait has its own bound; there are several
 
 BAR = "Enter sends a message"
 PASTE_OFF = "\x1b[?2004l"

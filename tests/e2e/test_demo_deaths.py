@@ -148,6 +148,20 @@ def test_the_newest_record_was_torn_by_the_power_loss(world: World) -> None:
     assert world.pairs() == (2, 2)
 
 
+def test_of_many_who_bring_it_back_at_once_one_does_and_all_are_told(world: World) -> None:
+    world.start([decide(ON), decide(DONE)])
+    world.until(state="waiting")
+    world.kill(world.supervisor())
+    racing = [world.spawn("resume") for _ in range(5)]
+    ended = [world.finish(each, timeout=90) for each in racing]
+    assert {one.code for one in ended} <= {0, 4}, ended
+    assert [one.code for one in ended].count(0) >= 1
+    assert not any("owned by" in one.err for one in ended), ended
+    assert world.loop()["state"] == "waiting"
+    assert world.steps().count(("paused", "supervisor_lost")) == 1
+    assert len([process for process in world.processes() if "supervise" in process.cmdline()]) == 1
+
+
 @pytest.mark.parametrize(
     ("death", "words"), [({}, "signal 9 (SIGKILL)"), ({"exit": 3}, "exit status 3")], ids=["killed", "exit"]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 
 import pexpect
@@ -56,6 +57,22 @@ def test_an_agent_killed_between_iterations_is_brought_back_for_the_next_wake() 
         assert (loop["iterationCount"], loop["promptsSent"], loop["llmCalls"]) == (2, 2, 2)
         assert "FIRST" in json.dumps(pi.requests[1]["messages"])
         assert len(pi.data("session.resume")) == 1
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
+def test_a_tool_in_a_session_of_its_own_is_ended_by_the_next_supervisor() -> None:
+    far = "setsid sh -c 'echo $$ > pid; while :; do sleep 1; done' > /dev/null 2>&1 &"
+    with product([Reply("I run it.", [bash(far)]), HANGING, COMPLETE]) as pi:
+        pi.begin()
+        tool = int(pi.file_text("pid"))
+        pi.server.wait_for_requests(2)
+        agent, owner = pi.the_pi(), pi.supervisor()
+        pi.kill(owner)
+        pi.until_over(agent.pid)
+        assert psutil.Process(tool).is_running()
+        pi.act("resume")
+        pi.until_over(tool)
+        assert pi.wait(expect=0)["iterationCount"] == 2
 
 
 def test_a_killed_supervisor_takes_pi_along_and_status_tells_the_truth() -> None:

@@ -294,3 +294,25 @@ def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
         replay(world.records())
 
     night(tmp_path, story, agent)
+
+
+def test_who_asks_does_not_wait_for_the_next_try(tmp_path: Path) -> None:
+    """What waits is written first, in its order, as soon as somebody asks and there is space again."""
+    agent = FakeAdapter()
+    agent.acts.append(hangs(Doing.TOOL, verb="continue"))
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start()
+        await asyncio.sleep(5)
+        world.journal.full = True
+        agent.newest.end_turn()
+        agent.newest.settle()
+        await asyncio.sleep(1)
+        assert (await world.ask("pause")).error is not None
+        world.journal.full = False
+        assert (await world.ask("pause")).error is None
+        assert world.place == ("paused", "user")
+        assert world.loop.llm_calls == 1
+
+    world = night(tmp_path, story, agent)
+    assert [type(record.event).__name__ for record in world.records()][-2:] == ["IterationSettled", "Pause"]
