@@ -114,7 +114,7 @@ class PiProduct(World):
         for name in names:
             self.run("close", "--session", name)
         left = psutil.wait_procs(self.processes(), timeout=GONE_S)[1]
-        shown = [(process.pid, process.name()) for process in left if process.status() != psutil.STATUS_ZOMBIE]
+        shown = [(process.pid, process.cmdline()) for process in left if process.status() != psutil.STATUS_ZOMBIE]
         assert shown == [], f"left behind: {shown}"
 
 
