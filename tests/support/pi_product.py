@@ -19,7 +19,7 @@ from tests.support.model_server import Body, ModelServer, Reply
 from tests.support.pi_env import PiWorld
 from tests.support.world import Ran, World
 
-GONE_S = 10.0  # an agent whose supervisor is gone ends in milliseconds
+GONE_S = 30.0  # an agent whose supervisor is gone ends in milliseconds, where the machine has any to spare
 
 Json = dict[str, Any]
 
@@ -114,7 +114,7 @@ class PiProduct(World):
         for name in names:
             self.run("close", "--session", name)
         left = psutil.wait_procs(self.processes(), timeout=GONE_S)[1]
-        shown = [(process.pid, process.name()) for process in left if process.status() != psutil.STATUS_ZOMBIE]
+        shown = [(process.pid, process.cmdline()) for process in left if process.status() != psutil.STATUS_ZOMBIE]
         assert shown == [], f"left behind: {shown}"
 
 
