@@ -41,6 +41,7 @@ from loopsup_pty.voices import ScreenVoice, Voice
 from loopsup_pty.writing import Writer, typeable, unsendable
 
 READY_S = 60.0  # a CLI that unpacks itself at its very first start takes a third of it
+PASTE_S = 10.0  # a prompt that has stood for so long without taking pastes takes none; some load for seconds first
 LOOK_S = 0.1  # between two looks while something moves
 BUSY_S = 1.5  # a program without patterns that has written for so long by itself works
 HAND_S = 1.0  # and this long after a key or a new size it may only be showing that
@@ -157,7 +158,7 @@ class PtyAgent:
         """At its prompt, and taking pastes. AgentUnableError, with what is on its screen."""
         assert self._stage is not None
         end = self._loop.time() + READY_S
-        seen = Seen.UNSETTLED
+        idle_since: float | None = None
         while self._loop.time() < end:
             if self.pid is None:
                 await asyncio.wait(self._tasks)
@@ -170,12 +171,18 @@ class PtyAgent:
                 )
             if seen is Seen.IDLE and self._stage.modes.bracketed_paste:
                 return
+            idle_since = (idle_since or self._loop.time()) if seen is Seen.IDLE and self._shows() else None
+            if idle_since is not None and self._loop.time() - idle_since >= PASTE_S:
+                raise AgentUnableError(
+                    f"{self._name} does not take pasted text (bracketed paste), so no message can go in safely"
+                )
             await asyncio.sleep(LOOK_S)
-        if seen is Seen.IDLE:
-            raise AgentUnableError(
-                f"{self._name} does not take pasted text (bracketed paste), so no message can be handed to it safely"
-            )
         raise AgentUnableError(f"{self._name} was not at its prompt within {READY_S:.0f} s: {self._shown()}")
+
+    def _shows(self) -> bool:
+        """There is something on its screen."""
+        assert self._stage is not None
+        return any(line.strip() for line in self._stage.picture.lines())
 
     def _shown(self, most: int = LAST_ROWS) -> str:
         """The last rows of its screen, for people."""

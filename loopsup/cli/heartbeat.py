@@ -14,8 +14,8 @@ import typer
 from loopsup import offline
 from loopsup.cli import acting, render, selection
 from loopsup.cli.common import JsonOption, SessionOption, out, show_status
+from loopsup.cli.heartbeat_words import NONE, heartbeat_words
 from loopsup.cli.policy_options import Faults
-from loopsup.core.durations import show
 from loopsup.core.limits import DAY
 from loopsup.errors import EXIT_DONE, UsageError
 from loopsup.wire.control import Request
@@ -74,18 +74,6 @@ def _status(name: str | None, *, as_json: bool) -> int:
     if as_json:
         show_status(status, as_json=True)
     else:
-        out(words_of(status.get("heartbeat")))
+        found = status.get("heartbeat")
+        out(NONE if found is None else f"a heartbeat {heartbeat_words(found, render.now_ms(), None)}")
     return EXIT_DONE
-
-
-def words_of(heartbeat: Any) -> str:
-    """`a heartbeat every 10m, the next at 14:32:00; 3 so far`."""
-    if heartbeat is None:
-        return "no heartbeat; `loopsup heartbeat start --every D` begins one"
-    asks = ", each asking the agent" if heartbeat["ask"] else ""
-    text = f"a heartbeat every {show(heartbeat['everyMs'])}{asks}; {heartbeat['beats']} so far"
-    if heartbeat["state"] == "paused":
-        return f"paused ({heartbeat['pauseReason']}): {text}; `loopsup heartbeat resume` goes on"
-    now = render.now_ms()
-    at, end = (render.local_time(heartbeat[key], now, None) for key in ("nextAt", "endsAt"))
-    return f"{text}, the next at {at}, until {end}"

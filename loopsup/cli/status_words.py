@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
+from loopsup.cli.heartbeat_words import heartbeat_words
 from loopsup.cli.missed_words import misfire_words, missed_words
 from loopsup.cli.render import (
     INDENT,
@@ -79,7 +80,8 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
     loop = status["loop"]
     rows = [("session", session_line(status["session"]))]
     if loop is None:
-        return _table([*rows, *_trouble(status["session"]), ("loop", "none; `loopsup start` gives it one")], width)
+        rows += [*_trouble(status["session"]), ("loop", "none; `loopsup start` gives it one")]
+        return _table([*rows, *_heartbeat(status, zone, now)], width)
     head = headline(loop, now, zone) + next_loop(status)
     rows += [
         *_trouble(status["session"]),
@@ -91,8 +93,14 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
         *_decision(loop, zone, now),
         *_attention(loop),
         *_extras(loop, zone, now),
+        *_heartbeat(status, zone, now),
     ]
     return f"{wrapped(head, width)}\n{_table(rows, width)}"
+
+
+def _heartbeat(status: Status, zone: tzinfo | None, now: int) -> list[tuple[str, str]]:
+    found = status.get("heartbeat")
+    return [] if found is None else [("heartbeat", heartbeat_words(found, now, zone))]
 
 
 def headline(loop: Status, now: int, zone: tzinfo | None) -> str:

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loopsup.core import heartbeat
 from loopsup.core.autopilot import DEFAULT_REMINDERS, MAX_REMINDERS
 from loopsup.core.effects import Reply
 from loopsup.core.events import Event, Pause, RedeliveryEnded, Resume, Start, Stop, Ticked, Update
-from loopsup.core.misfire import Misfire, from_word
-from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Policy, Rhythm, State
+from loopsup.core.model import AbortReason, Driver, State
 from loopsup.core.overrides import NOTHING_SAID, TOLD, Overrides
 from loopsup.errors import (
     AgentUnableError,
@@ -25,9 +23,10 @@ from loopsup.errors import (
     UsageError,
     from_kind,
 )
-from loopsup.shell import reload
+from loopsup.shell import arguments, reload
 from loopsup.shell.gallery import Gallery
 from loopsup.shell.run import Message
+from loopsup.shell.vacancy import ACTIVE
 from loopsup.store.identity import save_identity
 from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 RELOAD = "reload"
 
-ACTIVE = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
 # What a person does to the session: it is not left any more, whatever a reaper began.
 ACTING = frozenset({"start", "resume", "say", "answer", "update", "abort", "pause", "stop", "heartbeat"})
 DROP_GRACE_S = 30.0  # a dropped follower may read what it was sent; one that does not is cut off
@@ -107,13 +105,13 @@ class Handlers:
         after = args.get("afterMs")
         event = Start(
             loop_id=str(uuid.uuid4()),
-            objective=_text(args, "objective", MAX_OBJECTIVE),
-            policy=_policy(args.get("policy")),
-            after_ms=None if after is None else _integer(after, "afterMs"),
+            objective=arguments.text(args, "objective", MAX_OBJECTIVE),
+            policy=arguments.policy(args.get("policy")),
+            after_ms=None if after is None else arguments.integer(after, "afterMs"),
             idle=self._supervisor.host.idle,
-            driver=_driver(args.get("driver")),
+            driver=arguments.driver(args.get("driver")),
         )
-        said = _overrides(args.get("continuity"), NOTHING_SAID)
+        said = arguments.overrides(args.get("continuity"), NOTHING_SAID)
         park = self._park(args)
         done = self._command(event)
         self._supervisor.park(park)
@@ -141,19 +139,22 @@ class Handlers:
         changes = args.get("policy", {})
         if not isinstance(changes, dict):
             raise UsageError("update needs a policy")
-        said = _overrides(args.get("continuity"), self._supervisor.identity.continuity)
+        said = arguments.overrides(args.get("continuity"), self._supervisor.identity.continuity)
         if not changes and "continuity" in args:
             return self._recover(said)
         rhythm = changes.get("rhythm")
-        numbers = {key: None if changes.get(key) is None else _integer(changes[key], key) for key in _NUMBERS}
+        numbers = {
+            key: None if changes.get(key) is None else arguments.integer(changes[key], key)
+            for key in arguments.NUMBERS
+        }
         done = self._command(
             Update(
-                rhythm=None if rhythm is None else _rhythm(rhythm),
+                rhythm=None if rhythm is None else arguments.rhythm(rhythm),
                 min_delay_ms=numbers["minDelayMs"],
                 max_delay_ms=numbers["maxDelayMs"],
                 for_ms=numbers["forMs"],
                 max_iterations=numbers["maxIterations"],
-                misfire=_misfire(changes.get("misfire")),
+                misfire=arguments.misfire(changes.get("misfire")),
             )
         )
         if "continuity" in args:
@@ -181,7 +182,7 @@ class Handlers:
         return "its missed wake is skipped" if skipped else "fired", ()
 
     async def _heartbeat(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        reply = self._supervisor.pulse.command(_heartbeat_event(args))
+        reply = self._supervisor.pulse.command(arguments.heartbeat_event(args))
         if not reply.ok:
             raise from_kind(reply.kind, reply.message)
         return reply.message, ()
@@ -236,7 +237,7 @@ class Handlers:
         return "", ()
 
     async def _say(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        text = _text(args, "text", MAX_TEXT)
+        text = arguments.text(args, "text", MAX_TEXT)
         if not text.strip():
             raise UsageError("the message is blank")
         wait = args.get("wait") is True
@@ -254,7 +255,7 @@ class Handlers:
         if not self._supervisor.host.slot.capabilities.task_complete:
             agent = self._supervisor.identity.agent
             raise AgentUnableError(f"--autopilot needs an agent with a task_complete tool; '{agent}' has none")
-        most = _integer(args.get("maxReminders", DEFAULT_REMINDERS), "maxReminders")
+        most = arguments.integer(args.get("maxReminders", DEFAULT_REMINDERS), "maxReminders")
         if not 0 <= most <= MAX_REMINDERS:
             raise UsageError(f"--max-reminders is a whole number from 0 to {MAX_REMINDERS}")
         return most
@@ -274,7 +275,7 @@ class Handlers:
         return f"the question is answered: {'allowed' if allow else 'denied'}", ()
 
     async def _hello(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        self._supervisor.host.slot.carriers.hello(args.get("token"), _text(args, "stage", MAX_STAGE))
+        self._supervisor.host.slot.carriers.hello(args.get("token"), arguments.text(args, "stage", MAX_STAGE))
         return "", ()
 
     async def _decide(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -302,83 +303,3 @@ class Handlers:
         if not reply.ok:
             raise from_kind(reply.kind, reply.message)
         return reply.message, reply.warnings
-
-
-_NUMBERS = ("minDelayMs", "maxDelayMs", "forMs", "maxIterations")
-
-
-def _policy(obj: object) -> Policy:
-    if not isinstance(obj, dict) or "rhythm" not in obj:
-        raise UsageError("start needs a policy with a rhythm")
-    given = {key: _integer(obj[key], key) for key in _NUMBERS if obj.get(key) is not None}
-    defaults = Policy(_rhythm(obj["rhythm"]))
-    return Policy(
-        rhythm=defaults.rhythm,
-        min_delay_ms=given.get("minDelayMs", defaults.min_delay_ms),
-        max_delay_ms=given.get("maxDelayMs", defaults.max_delay_ms),
-        for_ms=given.get("forMs", defaults.for_ms),
-        max_iterations=given.get("maxIterations", defaults.max_iterations),
-        misfire=_misfire(obj.get("misfire")) or defaults.misfire,
-    )
-
-
-def _overrides(obj: object, before: Overrides) -> Overrides:
-    """`before`, changed by what was said."""
-    if obj is None:
-        return before
-    if not isinstance(obj, dict) or not isinstance(obj.get("enabled", False), bool):
-        raise UsageError("continuity is on or off")
-    given = {"enabled": obj["enabled"]} if "enabled" in obj else {}
-    most = obj.get("maxResumes")
-    if most is not None:
-        given["max_resumes"] = most if most == "unlimited" else _integer(most, "maxResumes")
-    if obj.get("streamDelayMs") is not None:
-        given["stream_delay_ms"] = _integer(obj["streamDelayMs"], "streamDelayMs")
-    return replace(before, **given)
-
-
-def _heartbeat_event(args: Mapping[str, Any]) -> heartbeat.Event:
-    match args.get("action"):
-        case "start":
-            every, for_ms = _integer(args.get("everyMs"), "everyMs"), _integer(args.get("forMs"), "forMs")
-            return heartbeat.Begin(every, args.get("ask") is True, for_ms)
-        case "pause":
-            return heartbeat.Halt()
-        case "resume":
-            return heartbeat.GoOn()
-        case "stop":
-            return heartbeat.End()
-        case _:
-            raise UsageError("a heartbeat can be started, paused, resumed and stopped")
-
-
-def _driver(value: object) -> Driver:
-    if value not in (None, *Driver):
-        raise UsageError("the driver is resident or tick")
-    return Driver.RESIDENT if value is None else Driver(str(value))
-
-
-def _rhythm(value: object) -> Rhythm:
-    return Auto() if value == "auto" else Fixed(_integer(value, "rhythm"))
-
-
-def _misfire(value: object) -> Misfire | None:
-    try:
-        return None if value is None else from_word(value)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _integer(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a whole number")
-    return value
-
-
-def _text(args: Mapping[str, Any], name: str, limit: int) -> str:
-    value = args.get(name)
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be text")
-    if len(value.encode("utf-8", "surrogatepass")) > limit:
-        raise UsageError(f"{name} is longer than {limit} bytes")
-    return value

@@ -94,11 +94,12 @@ class Performer:
         supervisor.bus.show_status(supervisor.status())
         self.tell_hook(attention_bytes(attention, loop.objective, session))
 
-    def tell_hook(self, event: bytes) -> None:
-        """Start the hook, if there is one, with this on its standard input."""
+    def tell_hook(self, event: bytes) -> asyncio.Task[None]:
+        """Start the hook, if there is one, with this on its standard input. Done when the hook is."""
         task = self._supervisor.spawn(self._hook(event))
         self._hooks.add(task)
         task.add_done_callback(self._hooks.discard)
+        return task
 
     async def _hook(self, event: bytes) -> None:
         supervisor = self._supervisor

@@ -44,6 +44,7 @@ class Pulse:
         self.state: Heartbeat | None = None
         self._supervisor = supervisor
         self._answer: asyncio.Future[str] | None = None
+        self._hook: asyncio.Task[None] | None = None
         self._not_before = 0
 
     @property
@@ -109,7 +110,8 @@ class Pulse:
         assert self.state is not None
         report = wire.report_of(self.state, supervisor.status(), now.wall)
         supervisor.publish(words.SESSION_HEARTBEAT, report)
-        supervisor.performer.tell_hook(wire.report_bytes(report))
+        if self._hook is None or self._hook.done():  # a slow one gets the next report: they never pile up
+            self._hook = supervisor.performer.tell_hook(wire.report_bytes(report))
         if self.state.ask and (self._answer is None or self._answer.done()):
             self._answer = asyncio.get_running_loop().create_future()
             self._answer.add_done_callback(_heard)

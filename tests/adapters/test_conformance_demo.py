@@ -9,6 +9,8 @@ import pytest
 from loopsup.testing import conformance
 from tests.support.demo_harness import DemoHarness
 
+pytestmark = pytest.mark.slow  # real processes
+
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
 def test_the_demo_adapter_conforms(check: conformance.Check, tmp_path: Path) -> None:

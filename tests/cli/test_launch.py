@@ -14,6 +14,8 @@ from loopsup.cli import launch
 from loopsup.errors import AgentUnableError, StorageError, SupervisorGoneError
 from loopsup.wire.control import Launch, Request, Response, encode_response
 
+pytestmark = pytest.mark.slow  # real processes
+
 LAUNCH = Launch("s", "new", Request("start", {"objective": "x" * 300_000}))
 
 

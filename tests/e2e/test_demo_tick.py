@@ -12,6 +12,7 @@ from tests.support.world import INSTANT, World
 
 pytestmark = pytest.mark.slow
 
+PATIENT_S = 180.0  # a tick waits for its iteration, on a busy machine
 TICK = ("--driver", "tick")
 NOW = (*TICK, "--every", "1s", "--min-delay", "1s")
 HEAVY = ("asyncio", "psutil", "loopsup.offline", "loopsup.core.step", "loopsup.ports", "loopsup.shell")
@@ -24,7 +25,9 @@ print(code, [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr
 
 
 def outcomes(world: World, *argv: str, code: int = 0) -> dict[str, str]:
-    return {each["name"]: each["outcome"] for each in world.json("tick", *argv, code=code)["sessions"]}
+    return {
+        each["name"]: each["outcome"] for each in world.json("tick", *argv, code=code, timeout=PATIENT_S)["sessions"]
+    }
 
 
 def test_nobody_waits_and_each_tick_goes_on_in_the_same_conversation(world: World) -> None:
@@ -49,7 +52,7 @@ def test_ticks_at_the_same_time_fire_once(world: World) -> None:
     ticks = [world.spawn("tick", "--json") for _ in range(4)]
     world.wait_for(lambda: len(world.said("loop")) == 1, "the one iteration")
     world.open("go")
-    ended = [world.finish(tick, 90) for tick in ticks]
+    ended = [world.finish(tick, PATIENT_S) for tick in ticks]
     assert [one.code for one in ended] == [0] * 4, ended
     assert len(world.said("loop")) == 1
     assert world.loop()["iterationCount"] == 1
@@ -104,7 +107,7 @@ def test_a_killed_iteration_pauses_at_the_next_tick(world: World) -> None:
     world.until(state="running")
     world.wait_for(lambda: len(world.said("loop")) == 1, "the hand-over")
     world.kill(world.supervisor())
-    world.finish(ticking, 60)
+    world.finish(ticking, PATIENT_S)
     assert world.loop()["pauseReason"] == "supervisor_lost"
     assert outcomes(world) == {"project": "tidied"}
     assert outcomes(world) == {}

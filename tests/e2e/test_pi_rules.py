@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from loopsup.errors import WAIT_EXIT
 from tests.support.model_server import Body, Reply, bash, decision
 from tests.support.pi_product import PiProduct, product
 
@@ -63,6 +62,9 @@ def test_a_trigger_split_over_pieces_of_the_text(keep: bool) -> None:
         assert pi.data("ttsr_injection") == [{"rules": ["no-force"], "partial": "kept" if keep else "discarded"}]
         assert [data["reason"] for data in pi.data("abort")] == ["ttsr"]
         assert pi.data("session.error") == []
+        assert [one["event"]["rules"] for one in pi.journal() if one["event"]["type"] == "ttsr_injection"] == [
+            ["no-force"]
+        ]
         shown = pi.act("logs").out
         assert "stopped by the rule no-force" in shown
         assert "error" not in shown
@@ -106,13 +108,13 @@ def test_a_rule_acts_once_also_after_a_kill_and_a_reopen() -> None:
     with product(script) as pi:
         rule(pi, "no-force", "force-push")
         pi.begin()
-        pi.wait(expect=11)
+        pi.until(state="paused", pauseReason="blocked")
         pi.act("close")
         pi.act("resume")
-        pi.wait(expect=11)
+        pi.until(state="paused", pauseReason="blocked", iterationCount=2)
         pi.kill(pi.supervisor())
         pi.act("resume")
-        pi.wait(expect=11)
+        pi.until(state="paused", pauseReason="blocked", iterationCount=3)
         assert len(pi.requests) == 4
         assert len(pi.data("ttsr_triggered")) == 1
 
@@ -132,13 +134,12 @@ def test_an_abort_by_the_person_inside_the_window_is_not_tried_again_and_loses_n
         rule(pi, "no-force", "force-push")
         pi.begin()
         pi.wait_for(lambda: pi.data("ttsr_triggered"), "the match")
-        pi.act("abort")
+        pi.ask("abort")
         gate.touch()
-        interrupted = pi.wait(expect=WAIT_EXIT["interrupted"])
-        assert interrupted["pauseReason"] == "interrupted"
+        pi.until(state="paused", pauseReason="interrupted")
         assert (len(pi.requests), pi.data("ttsr_injection")) == (1, [])
-        pi.act("resume")
-        pi.wait(expect=0)
+        pi.ask("resume")
+        pi.until(state="completed")
         assert [text[:20] for _, text in conversation(pi.requests[1])].count("<system-interrupt re") == 0
         assert conversation(pi.requests[2])[-1][1].startswith(REMINDER.format("no-force"))
         assert [data["rules"] for data in pi.data("ttsr_injection")] == [["no-force"]]

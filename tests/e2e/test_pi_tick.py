@@ -9,6 +9,8 @@ from tests.support.pi_product import product
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
 
+PATIENT_S = 180.0  # a tick waits for its iteration, and Pi starts slowly on a busy machine
+
 
 def test_two_ticks_are_one_conversation() -> None:
     replies = [Reply(tools=[decision("continue", nextDelay="1s")]), Reply(tools=[decision("complete")])]
@@ -17,10 +19,10 @@ def test_two_ticks_are_one_conversation() -> None:
         assert begun["loop"]["state"] == "waiting"
         assert pi.processes() == []
         assert pi.requests == []
-        pi.act("tick")
+        pi.act("tick", timeout=PATIENT_S)
         assert pi.processes() == []
         assert pi.loop()["state"] == "waiting"
-        pi.wait_for(lambda: pi.json("tick")["sessions"], "the second wake to be due")
+        pi.wait_for(lambda: pi.json("tick", timeout=PATIENT_S)["sessions"], "the second wake to be due")
         assert pi.loop()["state"] == "completed"
         first, second = pi.requests
         assert len(user_texts(first)) == 1

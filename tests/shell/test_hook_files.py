@@ -14,6 +14,8 @@ import pytest
 from loopsup.clock import SystemClock
 from loopsup.shell.hook import HookResult, run_hook
 
+pytestmark = pytest.mark.slow  # real processes
+
 HOOKS = Path(__file__).resolve().parents[2] / "hooks"
 EVENT = {
     "version": 1,

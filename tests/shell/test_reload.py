@@ -1,33 +1,80 @@
-"""Before a supervisor gives anything up for its successor, it sees that there can be one."""
+"""What a reload and a shutdown of an enabled session leave behind, and when a reload is refused (D-45, X-25)."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from loopsup.errors import RefusedError
-from loopsup.shell.reload import check_program
-
-pytestmark = pytest.mark.slow
-
-
-def test_what_is_installed_can_serve() -> None:
-    asyncio.run(check_program("demo"))
-
-
-def test_a_program_of_which_only_the_supervisor_is_broken_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every command but the supervisor itself works without this library."""
-    (tmp_path / "psutil.py").write_text("raise ImportError('half an upgrade')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(RefusedError, match=r"half an upgrade.*nothing was changed"):
-        asyncio.run(check_program("demo"))
+from loopsup.core.limits import DAY, MINUTE
+from loopsup.core.model import Waiting
+from loopsup.store import heartbeat
+from loopsup.store.journal import read_tail
+from tests.shell.world import World, night
+from tests.support.fake_agent import FakeAdapter, says, talks
+from tests.support.script import policy_of
+from tests.support.virtual import VirtualClock
 
 
-def test_a_program_without_the_adapter_of_the_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOOPSUP_ADAPTERS", "pi")
-    with pytest.raises(RefusedError, match=r"there is no agent 'demo'.*nothing was changed"):
-        asyncio.run(check_program("demo"))
+async def begin(world: World) -> None:
+    world.start(policy_of("1h"))
+    response = await world.ask("heartbeat", action="start", everyMs=10 * MINUTE, forMs=DAY, ask=False)
+    assert response.error is None
+    await asyncio.sleep(60)
+
+
+def left(world: World) -> tuple[bool, bool]:
+    """Whether the loop still waits, and the heartbeat still beats, in what is on the disk."""
+    loop, beat = read_tail(world.folder).loop, heartbeat.load(world.folder)
+    return loop is not None and isinstance(loop.phase, Waiting), beat is not None and beat.due is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "enabled", "stays"),
+    [
+        ("reload", False, True),
+        ("reload", True, True),
+        ("signal", True, True),
+        ("signal", False, False),
+        ("command", True, False),
+        ("idle", True, False),
+    ],
+)
+def test_what_stays_as_it_is(tmp_path: Path, reason: str, enabled: bool, stays: bool) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.supervisor.identity = replace(world.supervisor.identity, enabled=enabled)
+        await begin(world)
+        await world.close(reason)
+
+    world = night(tmp_path, story, FakeAdapter(default=says("continue")))
+    assert left(world) == (stays, stays)
+
+
+def test_a_shutdown_in_an_iteration_pauses_also_an_enabled_one(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.supervisor.identity = replace(world.supervisor.identity, enabled=True)
+        world.start(policy_of("1h"))
+        await asyncio.sleep(60)
+        await world.close("signal")
+        assert world.place == ("paused", "session_closed")
+
+    night(tmp_path, story, FakeAdapter(default=says("continue", lasts_s=600)))
+
+
+def test_case_221_no_reload_in_a_turn(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        assert world.supervisor.at_rest
+        waiter = world.say("hello")
+        assert not world.supervisor.at_rest, "the message is on its way"
+        await asyncio.sleep(60)
+        assert not world.supervisor.at_rest
+        await waiter
+        await asyncio.sleep(1)
+        assert world.supervisor.at_rest
+        world.start(policy_of("1h"))
+        await asyncio.sleep(60)
+        assert not world.supervisor.at_rest
+
+    night(tmp_path, story, FakeAdapter(default=talks(lasts_s=600)))

@@ -25,6 +25,7 @@ from loopsup.ports import (
     ToolCall,
     ToolVerdict,
 )
+from loopsup.shell.rule_book import shortcomings
 from tests.shell.world import World, night
 from tests.support.fake_agent import ALL, Act, FakeAdapter, FakeAgent, does, refuses, says, talks
 from tests.support.rules import Words, rule
@@ -191,6 +192,14 @@ def test_what_an_agent_cannot_do_is_told_and_never_pretended(tmp_path: Path) -> 
     (notice,) = world.notices()
     for words in ("goes or stays as the agent does it", "cannot be kept", "may have begun", "as a user's message"):
         assert words in notice
+
+
+def test_a_message_that_was_never_streamed_is_looked_at_whole(tmp_path: Path) -> None:
+    world = play(tmp_path, [talks(text="foo.bar")], done)
+    assert prompts(world) == [("loop", False), ("ttsr", False)]
+    told = shortcomings(replace(ABLE, terminal=True), (rule(),), RuleSettings())
+    assert told == "a message is looked at only once it is whole"
+    assert shortcomings(ABLE, (rule(),), RuleSettings()) is None
 
 
 def test_an_agent_that_cannot_be_aborted_has_no_rules_in_force(tmp_path: Path) -> None:

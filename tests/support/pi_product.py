@@ -19,7 +19,7 @@ from tests.support.model_server import Body, ModelServer, Reply
 from tests.support.pi_env import PiWorld
 from tests.support.world import Ran, World
 
-GONE_S = 10.0  # an agent whose supervisor is gone ends in milliseconds
+GONE_S = 30.0  # an agent whose supervisor is gone ends in milliseconds, where the machine has any to spare
 
 Json = dict[str, Any]
 
