@@ -116,8 +116,7 @@ class Handlers:
         done = self._command(event)
         self._supervisor.park(park)
         self._supervisor.recover(said)
-        if event.driver is Driver.TICK:
-            self._supervisor.vacancy.fleeting = True
+        self._supervisor.vacancy.fleeting = event.driver is Driver.TICK  # also after a loop that ticks drove
         return done
 
     def _park(self, args: Mapping[str, Any]) -> bool:
@@ -191,7 +190,7 @@ class Handlers:
     async def _reload(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         if self._supervisor.hosted:
             raise RefusedError("the agent of this session runs in a terminal of its own; end it there, then resume")
-        await reload.check_program()
+        await reload.check_program(self._supervisor.identity.agent)
         if not self._supervisor.at_rest:
             raise RefusedError("a turn is under way; reload when it has settled (`loopsup status` shows it)")
         self._supervisor.ask_to_close(RELOAD)

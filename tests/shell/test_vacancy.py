@@ -370,3 +370,19 @@ def test_nothing_is_armed_more_often_than_needed(tmp_path: Path) -> None:
     lived(tmp_path, FakeAdapter(default=says("continue")), story)
     assert looks[0] <= 5
     assert MINUTE < MAINTENANCE_MS
+
+
+@pytest.mark.slow
+def test_a_loop_of_its_own_after_one_that_ticks_drove_keeps_it(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        await world.ask("heartbeat", action="start", everyMs=HOUR, forMs=24 * HOUR)
+        policy = {"rhythm": HOUR}
+        assert (await world.ask("start", objective="look", policy=policy, driver="tick")).error is None
+        world.command(Stop())
+        assert (await world.ask("start", objective="look", policy=policy)).error is None
+        await world.until(lambda: world.loop.iteration_count == 1 and world.place == ("waiting", None))
+        await world.ask("heartbeat", action="stop")
+        await asyncio.sleep(5 * HOUR / 1000 + 60)
+        assert (world.place, world.loop.iteration_count, world.ended) == (("waiting", None), 6, None)
+
+    lived(tmp_path, FakeAdapter(default=says("continue")), story)
