@@ -173,6 +173,10 @@ class AgentStarted:
     peer: int | None = None
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A user-role message. `stamp` None: not of the loop. `message_id` is echoed in the `user.message` event.
@@ -184,6 +188,8 @@ class Prompt:
     this is the reminder, and the model shall try again. Where the adapter can, no user has said it
     (`continue_without_message`), and what was cut off, that message and no other, is taken out of the conversation
     (`rewind`) or, with `keep`, stays in it before the reminder (`keep_partial`).
+
+    `wanted`: False once the prompt is needed no more; an adapter that waits before it sends asks then, and refuses.
     """
 
     text: str
@@ -192,6 +198,7 @@ class Prompt:
     stamp: Stamp | None = None
     autopilot: bool = False
     keep: bool = False
+    wanted: Callable[[], bool] = field(default=_always, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ FREE_S = 3.0  # a prompt may wait for a redraw to settle
 CARRIER_S = 15.0  # our server is up in a tenth of a second; the program starts it before its prompt, or soon after
 TRUSTED_S = 30.0  # a screen that rests for so long is believed, whatever the program's log says
 WAIT_MS = 5_000  # for a person's draft, or a question: each try is two records in the journal
+DECIDING = re.compile(r"\bloopsup[\"']?\s+control\b")  # on a busy machine it runs for seconds, and nothing is shown
 LAST_ROWS = 3  # of the screen, in the words about an end
 
 
@@ -102,13 +104,20 @@ class PtyAgent:
         self._stage = Stage(self._told)
         self._reading = Reading(self._stage, self._profile)
         self._voice = self._voice_of(self._reading)
-        self._writer = Writer(self._stage, self._reading, lambda: self.pid is not None, self._voice.took)
+        self._writer = Writer(
+            self._stage, self._reading, lambda: self.pid is not None, self._voice.took, self._hint()
+        )
         carried = {} if launch.carrier is None else launch.carrier.env
         if self._profile.log == "pi":
             carried = {**carried, **SWITCH}
         self._write_server()
         try:
             self._child = await self._stage.spawn(self._argv, cwd=launch.cwd, env={**launch.env, **carried})
+        except (FileNotFoundError, PermissionError) as error:
+            raise AgentUnableError(
+                f"the command {self._argv[0]} cannot be executed (not on PATH, or no program); "
+                "correct what stands after --, or install it"
+            ) from error
         except OSError as error:
             raise AgentUnableError(f"the program could not be started ({self._argv[0]}): {error}") from error
         self._tasks.append(asyncio.create_task(self._until_exit(self._child)))
@@ -128,6 +137,10 @@ class PtyAgent:
         resume = self._launch.resume
         session = self._launch.session_id if resume is None else resume.id
         return CopilotVoice(log_file(self._launch.env, session), self._events)
+
+    def _hint(self) -> str:
+        """How to be understood better, where the user can."""
+        return "" if self._profile.command else "; --busy, --quiet and --empty (before the command) say how to tell"
 
     def _write_server(self) -> None:
         """The configuration of our server, for a program that takes it from a file; removed by `close`."""
@@ -228,6 +241,8 @@ class PtyAgent:
         try:
             if (why := await self._not_free()) is not None:
                 return Refused(why, busy=True, retry_ms=WAIT_MS)
+            if not prompt.wanted():
+                return Refused("it is needed no more")
             return await self._write(prompt.text)
         finally:
             self._writing = False
@@ -317,9 +332,14 @@ class PtyAgent:
         seen = self._reading.look(self._loop.time())
         if self._voice.asks() is not None:
             return Seen.MENU
-        if self._voice.works() and seen is Seen.IDLE and self.stage.quiet_s < TRUSTED_S:
+        if seen is Seen.IDLE and self.stage.quiet_s < TRUSTED_S and (self._voice.works() or self._decides()):
             return Seen.BUSY
         return seen
+
+    def _decides(self) -> bool:
+        """`loopsup control` runs in its shell."""
+        ours = self._run is not None or self._writing
+        return ours and self._child is not None and self._child.runs(DECIDING)
 
     def _note(self, seen: Seen) -> None:
         if seen is Seen.MENU:

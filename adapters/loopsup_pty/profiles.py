@@ -19,6 +19,11 @@ MENU = (
     r"\[y/n\]|\(y/n\)|\(yes/no\)|\[yes/no\]|use arrow keys|press enter to (?:continue|confirm)"
     r"|enter to (?:select|confirm)|esc to (?:cancel|reject)|do you trust the|confirm folder trust|^\W*[❯›]\s*1[.)]\s"
 )
+# Rows of a numbered list in which one of the first is a yes and a later one a no; prose has longer rows.
+NUMBERED = (
+    r"(?m)^\W*1[.)]\s+(?:yes|allow|approve|accept|proceed|continue)\b.{0,60}\n"
+    r"(?:\W*[2-8][.)]\s.{0,60}\n){0,4}\W*[2-9][.)]\s+(?:no|deny|reject|cancel|abort|exit)\b.{0,60}$"
+)
 
 
 @dataclass(frozen=True, slots=True)

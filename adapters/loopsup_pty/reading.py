@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from loopsup.terminal.stage import Stage
-from loopsup_pty.profiles import SETTLE_S, Profile, pattern
+from loopsup_pty.profiles import MENU, NUMBERED, SETTLE_S, Profile, pattern
 
 MENU_S = 0.5  # a question stands still; words that scroll by do not
 _TICKING = re.compile(r"[0-9]+|[^\w\s]")  # clocks, counters, spinners: what moves without anything happening
 
 
 MENU_ROWS = 15  # a question with its answers
+_NO_WORD = re.compile(r"[\W_]+")
 _FRAME = " \t│┃║|>❯›▌"  # what stands around a row of a message
 
 
@@ -60,8 +61,8 @@ class Reading:
 
     def asks(self, lines: list[str]) -> bool:
         """A question stands below everything else, and no empty input line beside it."""
-        lowest = [line for line in lines if line.strip()][-MENU_ROWS:]
-        if not self.shows(self.profile.menu, [line for line in lowest if not self.ours(line)]):
+        lowest = [line for line in [line for line in lines if line.strip()][-MENU_ROWS:] if not self.ours(line)]
+        if not self.shows(self.profile.menu, lowest) and not (self.profile.menu == MENU and numbered(lowest)):
             return False
         return self.profile.empty is None or not self.shows(self.profile.empty, lines)
 
@@ -97,12 +98,22 @@ class Reading:
         found = self._compiled.setdefault(text, pattern(text))
         return any(found.search(line) for line in lines)
 
-    def news(self, before: list[str]) -> str:
-        """What stands there now and did not before, but for the message itself and the input line."""
-        old = {line.strip() for line in before}
+    def news(self, before: list[str], *, wrapped: bool = False) -> str:
+        """What stands there now and did not before, but for the message itself and the input line.
+
+        `wrapped`: the size was another one before, so old words may stand in other rows.
+        """
+        old, all_old = {line.strip() for line in before}, _bare("".join(before))
         rows = [line for line in self.stage.picture.lines() if line.strip() and line.strip() not in old]
         prompt = self.line().text
-        return "\n".join(line for line in rows if line != prompt and not self.ours(line))
+        new = [line for line in rows if line != prompt and not self.ours(line)]
+        return "\n".join(line for line in new if not wrapped or _bare(line) not in all_old)
+
+    def spoke(self, before: list[str]) -> bool:
+        """There are words that did not stand there: neither the message, nor its line, nor a counter."""
+        old, prompt = set(still(before)), self.line().text
+        rows = [line for line in self.stage.picture.lines() if line != prompt and not self.ours(line)]
+        return any(_bare(row) and row not in old for row in still(rows))
 
     def question(self) -> str:
         """The words on the screen around a question."""
@@ -137,6 +148,16 @@ class Reading:
         if self.profile.empty is not None:
             return self.shows(self.profile.empty, self.stage.picture.lines())
         return self._empty is not None and self.line().text == self._empty.text
+
+
+def numbered(lines: list[str]) -> bool:
+    """Short answers stand there with their numbers, first a yes and soon a no."""
+    return pattern(NUMBERED).search("\n".join(lines)) is not None
+
+
+def _bare(text: str) -> str:
+    """Letters and digits alone: what a new line break, or a frame, does not change."""
+    return _NO_WORD.sub("", text)
 
 
 def still(lines: list[str]) -> tuple[str, ...]:

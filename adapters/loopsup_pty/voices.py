@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from loopsup.ports import AgentEvents, Doing
+from loopsup.terminal.child import Size
 from loopsup.wire import events as ev
 from loopsup_pty.reading import Reading
 
@@ -49,14 +50,15 @@ class ScreenVoice:
     def __init__(self, reading: Reading, events: AgentEvents) -> None:
         self._reading = reading
         self._events = events
-        self._before: list[str] = []
+        self._before: list[tuple[Size, list[str]]] = []  # the end of the last response, and the message before this
         self._turn = ""
 
     def poll(self) -> None:
         """There is nothing but the screen."""
 
     def mark(self) -> None:
-        self._before = self._reading.stage.picture.lines()
+        picture = self._reading.stage.picture
+        self._before = [*self._before[-1:], (picture.size, picture.lines())]
 
     def took(self) -> bool | None:
         return None
@@ -76,7 +78,7 @@ class ScreenVoice:
         self._events.doing(Doing.MODEL)
 
     def end(self, reason: str, error: Mapping[str, Any] | None) -> None:
-        said = ev.bounded(self._reading.news(self._before))
+        said = ev.bounded(self._news())
         self.mark()
         if said:
             data = {"turnId": self._turn, "text": said, "toolRequests": []}
@@ -84,3 +86,9 @@ class ScreenVoice:
         end: dict[str, Any] = {"turnId": self._turn, "stopReason": reason}
         self._events.emit(ev.TURN_END, end if error is None else {**end, "error": dict(error)})
         self._events.doing(Doing.NOTHING)
+
+    def _news(self) -> str:
+        """A window of another size, of somebody who looks, is no news."""
+        wrapped = any(size != self._reading.stage.picture.size for size, _ in self._before)
+        before = self._before if wrapped else self._before[-1:]
+        return self._reading.news([row for _, rows in before for row in rows], wrapped=wrapped)

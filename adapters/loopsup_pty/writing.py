@@ -2,8 +2,8 @@
 
 Rules. The text cannot end its own paste: control characters become visible signs. Enter comes only after the program
 has shown the paste, as some take a text and an Enter that are read together for one paste. Taken is what has left
-the input line, or what made the program work; anything else is unknown, and never tried again. Enter is pressed once
-more where the line still stands exactly as it was pasted: then the first one was lost.
+the input line, or what made the program work, ask or say something; anything else is unknown, and never tried again.
+Enter is pressed once more where the line still stands exactly as it was pasted: then the first one was lost.
 """
 
 from __future__ import annotations
@@ -48,12 +48,16 @@ def unsendable(text: str) -> str | None:
 
 @dataclass
 class Writer:
-    """Hands over on one stage. `signal`: a sign of the program's own that it took the message, where it has one."""
+    """Hands over on one stage. `signal`: a sign of the program's own that it took the message, where it has one.
+
+    `hint`: what follows in the words that there was none.
+    """
 
     stage: Stage
     reading: Reading
     alive: Callable[[], bool]
     signal: Callable[[], bool | None]
+    hint: str = ""
 
     async def hand_over(self, text: str) -> Handover:
         """Only at an empty prompt. What people type meanwhile must be held back."""
@@ -69,17 +73,17 @@ class Writer:
         return await self._send(self.reading.line())
 
     async def _send(self, pasted: Line) -> Handover:
-        pressed = asyncio.get_running_loop().time()
+        pressed, before = asyncio.get_running_loop().time(), self.stage.picture.lines()
         self.stage.write(ENTER)
-        if await self._until(lambda: self._taken(pasted, pressed), AGAIN_S):
+        if await self._until(lambda: self._taken(pasted, pressed, before), AGAIN_S):
             return Accepted()
         if self.reading.line() == pasted and not self.reading.asks(self.stage.picture.lines()):
             self.stage.write(ENTER)
-        if await self._until(lambda: self._taken(pasted, pressed), TAKEN_S):
+        if await self._until(lambda: self._taken(pasted, pressed, before), TAKEN_S):
             return Accepted()
-        return Unknown("the program shows no sign that it took the message")
+        return Unknown(f"the program shows no sign that it took the message{self.hint}")
 
-    def _taken(self, pasted: Line, pressed: float) -> bool:
+    def _taken(self, pasted: Line, pressed: float, before: list[str]) -> bool:
         signalled = self.signal()
         if signalled is not None:
             return signalled
@@ -88,10 +92,12 @@ class Writer:
             return False
         if reading.busy(lines) or reading.left(pasted):
             return True
-        if reading.asks(lines):  # the message has led to a question
-            return reading.line() != pasted
+        if reading.line() == pasted:
+            return False
+        if reading.asks(lines) or self.stage.typing:  # the message has led to a question, or a person sees to it
+            return True
         moved = self.stage.last_output - pressed >= WORKING_S and self.stage.quiet_s < WORKING_S
-        return moved and reading.line() != pasted
+        return moved or reading.spoke(before)
 
     async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
         """Look until it holds, the time is over, or the program is gone."""

@@ -41,6 +41,7 @@ RESET = (
 )
 LEAVE = RESET + b"\x1b[?1049l\x1b[?25h"
 READ_CHUNK = 64 * 1024
+GREETING_S = 1.5  # one line is read in it, and nobody is kept waiting
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -69,9 +70,9 @@ def attach(session: Session) -> int:
     with client.Connection(path) as connection:
         connection.send(Request("terminal", dict(zip(("rows", "cols"), _size(), strict=True))))
         connection.response(ANSWER_TIMEOUT_S)
-        note(f"this is the screen of session '{session.name}' ({session.identity.agent}); {LEAVE_KEY} leaves it")
         try:
             with _raw():
+                _greet(f"this is the screen of session '{session.name}' ({session.identity.agent})")
                 reason = _Attached(connection).run()
         except _SignalledError as ended:
             if ended.number == signal.SIGINT:
@@ -89,6 +90,12 @@ def attach(session: Session) -> int:
         return SupervisorGoneError.exit
     note(reason or _left(session))
     return EXIT_DONE
+
+
+def _greet(words: str) -> None:
+    """How to leave, on the screen that is about to be the program's; the first key ends it, and is not lost."""
+    _write(f"{render.safe(words)}; {LEAVE_KEY} leaves it\r\n".encode())
+    select.select([sys.stdin.fileno()], [], [], GREETING_S)
 
 
 def _left(session: Session) -> str:

@@ -56,6 +56,7 @@ from loopsup.core.moves import (
 )
 
 INTERRUPTING = frozenset({AbortReason.USER, AbortReason.CLIENT_GONE, AbortReason.SHUTDOWN})
+UNKNOWN_ARRIVAL = "it is unknown whether the prompt arrived"  # of the reason of a loss that is for that alone
 _NOT_RUNNING = "no iteration of the loop is running here, so this call changes nothing; do not repeat it"
 
 
@@ -93,9 +94,11 @@ def on_accepted(loop: Loop, event: HandoverAccepted, now: Moment) -> Step:
 def on_refused(loop: Loop, event: HandoverRefused, now: Moment) -> Step:
     """Nothing was started: the count is taken back and the prompt tried again later (D-18, D-55)."""
     flight = _current(loop, event.stamp)
-    if flight is None or flight.delivery is not Delivery.SENT or flight.decision is not None:
+    if flight is None or flight.delivery is not Delivery.SENT:
         return Step(loop)
     back = replace(loop, prompts_sent=loop.prompts_sent - 1)
+    if flight.decision is not None:
+        return _not_needed(back, flight, flight.decision, now) if flight.kind is PromptKind.REMINDER else Step(loop)
     if flight.kind is PromptKind.ITERATION:
         back = replace(back, iteration_count=loop.iteration_count - 1)
     if isinstance(loop.phase, Paused):
@@ -107,6 +110,11 @@ def on_refused(loop: Loop, event: HandoverRefused, now: Moment) -> Step:
         wait_ms = BUSY_RECHECK_MS if event.retry_ms is None else event.retry_ms
         return Step(_waiting_for_agent(back, flight, flight.attempts, now.plus(wait_ms)))
     return _try_again(back, flight, event.reason, now)
+
+
+def _not_needed(loop: Loop, flight: Flight, decision: Decision, now: Moment) -> Step:
+    """The decision came after its response seemed to have ended, and before the reminder went out: there was none."""
+    return conclude(replace(loop, protocol_retry_count=loop.protocol_retry_count - 1), flight, decision, now)
 
 
 def on_start_failed(loop: Loop, event: AgentStartFailed, now: Moment) -> Step:
@@ -244,8 +252,10 @@ def on_lost(loop: Loop, event: AgentLost, now: Moment) -> Step:
         return Step(replace(lost, phase=replace(lost.phase, flight=None)))
     if flight.intent is not None:
         return apply_intent(lost, flight.intent, None, now)
-    arrived = "" if flight.delivery is Delivery.ACCEPTED else "; whether the prompt had arrived is unknown"
-    text = f"The agent ended during iteration {flight.iteration}: {event.reason}{arrived}."
+    told = flight.delivery is Delivery.ACCEPTED or UNKNOWN_ARRIVAL in event.reason
+    arrived = "" if told else "; whether the prompt had arrived is unknown"
+    ended = "was ended" if UNKNOWN_ARRIVAL in event.reason else "ended"
+    text = f"The agent {ended} during iteration {flight.iteration}: {event.reason}{arrived}."
     return protocol_error(lost, text, now)
 
 

@@ -11,9 +11,11 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from loopsup.clock import Clock
+from loopsup.core.facts import UNKNOWN_ARRIVAL
 from loopsup.core.model import AbortReason, Moment
 from loopsup.errors import LoopsupError
 from loopsup.ports import (
@@ -23,6 +25,7 @@ from loopsup.ports import (
     DecisionCall,
     Doing,
     Handover,
+    Origin,
     Prompt,
     Refused,
     ToolCall,
@@ -137,10 +140,12 @@ class AgentHost:
             self.recovery.begin(prompt.origin)
         self.rules.begin(fresh=fresh and prompt.origin in REQUESTS)
         self.watch.sign()
-        result = await self.slot.prompt(prompt)
+        # A decision before its reminder went out belongs to the response before: then no reminder is needed.
+        reminds = prompt.origin is Origin.PROTOCOL
+        result = await self.slot.prompt(replace(prompt, wanted=lambda: not reminds or run.decided is None))
         if self.run is not run:  # settled or lost while the answer was on its way
             return Accepted()
-        if isinstance(result, Refused) and (run.decided is not None or run.turns):
+        if isinstance(result, Refused) and (run.turns or (run.decided is not None and not reminds)):
             result = Unknown(f"it was refused and worked on all the same: {result.reason}")
         match result:
             case Accepted():
@@ -148,7 +153,7 @@ class AgentHost:
             case Refused():
                 self._let_go()
             case Unknown(reason):
-                await self.end_agent(f"it is unknown whether the prompt arrived ({reason})")
+                await self.end_agent(f"{UNKNOWN_ARRIVAL} ({reason})")
         return result
 
     def say(self, message: Message) -> None:

@@ -75,12 +75,19 @@ class Performer:
             case Refused(said, busy, retry_ms):
                 reason = words.bounded(said)
                 told = f"the agent is busy: {reason}" if busy else f"the agent did not take the prompt: {reason}"
+                if self._decided(effect):
+                    told, busy = "the decision came before the reminder was sent, so none is sent", False
                 self._waits = told if busy else ""
                 if told != waited:  # a menu may stand there the whole night, and it is asked every second
                     supervisor.publish(words.LOOP_NOTICE, {"message": told}, iteration=effect.stamp.iteration)
                 supervisor.fact(HandoverRefused(effect.stamp, reason, busy, retry_ms if busy else None))
             case _:
                 pass  # unknown: the host has ended the agent and told so
+
+    def _decided(self, effect: HandOver) -> bool:
+        loop = self._supervisor.loop
+        flight = None if loop is None or loop.stamp() != effect.stamp else loop.flight
+        return flight is not None and flight.decision is not None
 
     def _announce(self, attention: Attention) -> None:
         """Visible record, status, hook: in this order, after the state is safe (L-129)."""

@@ -12,12 +12,15 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from loopsup.process import DRAIN_GRACE_S, LOOK_S, Ladder, Tree, describe_exit
 
@@ -103,6 +106,17 @@ class TerminalChild:
     @property
     def pid(self) -> int:
         return self._tree.pid
+
+    def runs(self, command: re.Pattern[str]) -> bool:
+        """A process with such a command line runs below it."""
+        found = []
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(self.pid).children(recursive=True)
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                if command.search(" ".join(process.cmdline())):
+                    return True
+        return False
 
     @property
     def returncode(self) -> int | None:

@@ -90,6 +90,11 @@ class Stage:
         """What people type waits until `release`."""
         self._held = []
 
+    @property
+    def typing(self) -> bool:
+        """Something that was typed waits for `release`."""
+        return bool(self._held)
+
     def release(self) -> None:
         held, self._held = self._held or [], None
         for data in held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from loopsup.ports import AbortReason, Accepted, AgentUnableError, Refused, Unknown
+from loopsup.ports import AbortReason, Accepted, AgentUnableError, Origin, Prompt, Refused, Stamp, Unknown
 from loopsup.terminal.stage import Seat
-from loopsup.testing.recording import Asked, AskOver
+from loopsup.testing.recording import Asked, AskOver, RecordingEvents
 from loopsup.wire import events as ev
 from tests.support.pty_harness import ANY, RESUMABLE, SEEN, PtyHarness, Running, running
 
@@ -249,6 +250,93 @@ def test_silence_alone_tells_the_end_of_a_response(tmp_path: Path) -> None:
         assert it.events.emitted(ev.ASSISTANT_MESSAGE)[0]["text"].splitlines()[0] == "It took a while."
 
     drive(harness, scenario)
+
+
+def test_a_decision_on_its_way_is_no_silence(tmp_path: Path) -> None:
+    """On a busy machine `loopsup control` takes longer than the silence that counts, and nothing moves meanwhile."""
+    harness = PtyHarness(tmp_path, RESUMABLE)
+    control = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(5)", "loopsup", "control", "continue"]
+    harness.write([[{"run": control}]], no_work=True, no_frame=True)
+
+    async def scenario(it: Running) -> None:
+        assert await it.hand_over() == Accepted()
+        await it.settled()
+        assert harness.tool_results() == ["[0] "]
+
+    drive(harness, scenario)
+
+
+def test_a_prompt_that_is_needed_no_more_is_not_typed(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        prompt = Prompt("[reminder]", Origin.PROTOCOL, "m", Stamp("loop", 1, 1), wanted=lambda: False)
+        assert await it.agent.prompt(prompt) == Refused("it is needed no more")
+        assert "[reminder]" not in screen(it)
+
+    drive(harness, scenario)
+    assert harness.heard() == []
+
+
+def test_words_at_once_and_then_silence_are_a_sign(tmp_path: Path) -> None:
+    """The line of the message does not become an empty prompt, and nothing moves any more."""
+    harness = PtyHarness(tmp_path, RESUMABLE)
+    harness.write([[{"hang": True}]], teletype="Let me think about that.")
+
+    async def scenario(it: Running) -> None:
+        assert await it.hand_over() == Accepted()
+
+    drive(harness, scenario)
+
+
+def test_a_person_at_the_keyboard_is_a_sign(tmp_path: Path) -> None:
+    """Something moved that has no words; who types into it gets it, and the program is not ended."""
+    harness = PtyHarness(tmp_path, RESUMABLE)
+    harness.write([[{"hang": True}]], teletype="...")
+
+    async def scenario(it: Running) -> None:
+        seat, _ = sit(it)
+        handing = asyncio.ensure_future(it.hand_over())
+        await until(lambda: "..." in screen(it))
+        seat.typed(b"1")
+        assert await handing == Accepted()
+
+    drive(harness, scenario)
+
+
+def test_old_words_in_other_rows_are_no_news(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path)
+    old = "these are old words that fill more than one row of a small screen, as everybody can see, and so on"
+    harness.write([[{"say": old}], [{"say": "fresh words"}]])
+
+    async def scenario(it: Running) -> None:
+        await it.hand_over()
+        await it.settled()
+        before = it.agent.stage.picture.lines()
+        it.agent.stage.join(lambda _: None, 30, 60)
+        await until(lambda: it.agent.stage.picture.lines() != before and "❯" in screen(it))
+        await it.hand_over("[second]")
+        await it.settled(2)
+        said = [event["text"] for event in it.events.emitted(ev.ASSISTANT_MESSAGE)]
+        assert old in said[0]
+        assert "fresh words" in said[1]
+        assert "old words" not in said[1]
+        assert "and so on" not in said[1]
+
+    drive(harness, scenario)
+
+
+def test_a_program_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    harness = PtyHarness(tmp_path, ANY)
+
+    async def scenario() -> None:
+        agent = harness.adapter.agent(harness.launch(args=("nosuchprog",)), RecordingEvents())
+        with pytest.raises(AgentUnableError, match=r"^the command nosuchprog cannot be executed \(not on PATH"):
+            await agent.start()
+        await agent.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_stubborn_program_and_its_child_do_not_survive(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from loopsup.errors import UsageError
 from loopsup_pty import profiles
 from loopsup_pty.arguments import Command, parse
+from loopsup_pty.reading import numbered
 from loopsup_pty.writing import typeable, unsendable
 
 
@@ -81,6 +82,28 @@ def test_questions_are_known_by_their_words(row: str) -> None:
 )
 def test_prose_is_no_question(row: str) -> None:
     assert not profiles.pattern(profiles.MENU).search(row)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (["Do you want to proceed?", "  1. Yes", "  2. No"], True),
+        (["1) Yes, once", "2) Yes, and don't ask again", "3) No, tell it what to do"], True),
+        (["│ 1. Allow │", "│ 2. Reject │"], True),
+        (["1. Yes", "and then", "2. No"], False),
+        (["1. No", "2. Yes"], False),
+        (
+            [
+                "1. Yes, the first test fails, because the file it wants to read has another name since last week",
+                "2. No",
+            ],
+            False,
+        ),
+        (["1. Write it", "2. Now test it"], False),
+    ],
+)
+def test_numbered_answers_are_a_question(rows: list[str], found: bool) -> None:
+    assert numbered(rows) is found
 
 
 def test_every_pattern_of_the_table_is_one() -> None:

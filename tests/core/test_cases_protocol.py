@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 
-from loopsup.core.events import HandoverAccepted, HandoverRefused, IterationSettled
+from loopsup.core.events import AgentLost, DecisionCalled, HandoverAccepted, HandoverRefused, IterationSettled
+from loopsup.core.facts import UNKNOWN_ARRIVAL
 from loopsup.core.limits import BUSY_RECHECK_MS, MINUTE, PROTOCOL_RETRY_CEILING, RETRY_DELAYS_MS, SECOND
-from loopsup.core.model import AbortReason, Delivery, PromptKind
+from loopsup.core.model import AbortReason, Delivery, PromptKind, Running
+from loopsup.core.step import step
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, dies, omits, policy_of, refuses, says
 
@@ -361,3 +364,35 @@ def test_a_late_refusal_after_the_acceptance_changes_nothing() -> None:
     before = s.live
     s.deliver(HandoverRefused(stamp, "late"))
     assert s.live == before
+
+
+@pytest.mark.parametrize("verb", ["continue", "complete"])
+def test_a_decision_before_the_reminder_went_out_makes_it_needless(verb: str) -> None:
+    """The response had only seemed to have ended: no reminder counts, and the decision is applied."""
+    s = Scenario.scripted(omits(), omits("5m"))
+    s.start()
+    s.run_until("+1s")
+    sent = replace(s.live, phase=Running(replace(s.flight, delivery=Delivery.SENT)))
+    stamp = sent.stamp()
+    assert stamp is not None
+    assert (sent.prompts_sent, sent.protocol_retry_count) == (2, 1)
+    decided = step(sent, DecisionCalled(stamp, call(verb)), s.now).loop
+    after = step(decided, HandoverRefused(stamp, "it is needed no more"), s.now).loop
+    assert after is not None
+    assert (after.prompts_sent, after.protocol_retry_count) == (1, 0)
+    assert after.state == ("waiting" if verb == "continue" else "completed")
+    assert after.last_decision == decided.last_decision  # type: ignore[union-attr]
+
+
+def test_a_loss_for_an_unknown_arrival_says_so_once() -> None:
+    s = Scenario.scripted(omits("5m"))
+    s.start()
+    sent = replace(s.live, phase=Running(replace(s.flight, delivery=Delivery.SENT)))
+    for reason, told in [
+        (f"{UNKNOWN_ARRIVAL} (no sign)", f"was ended during iteration 1: {UNKNOWN_ARRIVAL} (no sign)."),
+        ("signal 9", "ended during iteration 1: signal 9; whether the prompt had arrived is unknown."),
+    ]:
+        lost = step(sent, AgentLost(reason, 0), s.now).loop
+        assert lost is not None
+        assert lost.last_attention is not None
+        assert lost.last_attention.text == f"The agent {told}"

@@ -47,6 +47,7 @@ def test_a_person_looks_types_and_leaves(world: World) -> None:
     begin(world, [[{"say": "first look"}, ON], [DONE]], *SLOW)
     world.until(state="waiting")
     with person(world) as somebody:
+        somebody.sees("\x1b[?1049h")
         somebody.sees("Ctrl-] leaves it")
         somebody.sees("first look")
         assert world.peek()["session"]["clients"] == 1

@@ -166,6 +166,31 @@ def test_refused_five_times_then_protocol_error(tmp_path: Path) -> None:
     assert not world.events("user.message")
 
 
+def test_a_decision_while_the_reminder_waits_makes_it_needless(tmp_path: Path) -> None:
+    """The adapter learns that it need not send it; the agent lives on, and nothing of the reminder counts."""
+    asked: list[bool] = []
+
+    async def waits(agent: FakeAgent, prompt: Prompt) -> Handover:
+        asked.append(prompt.wanted())
+        await agent.decide(prompt.stamp, call("continue"))
+        asked.append(prompt.wanted())
+        return Refused("it is needed no more")
+
+    agent = _agent(talks("thinking"), waits)
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start()
+        await world.until(lambda: world.place[0] == "waiting")
+        assert asked == [True, False]
+        assert agent.newest.closed == 0
+        loop = world.loop
+        assert (loop.iteration_count, loop.prompts_sent, loop.protocol_retry_count) == (1, 1, 0)
+        assert world.notices() == ["the decision came before the reminder was sent, so none is sent"]
+
+    world = night(tmp_path, story, agent)
+    assert [e["data"]["origin"] for e in world.events("user.message")] == ["loop"]
+
+
 @pytest.mark.parametrize("act", [shrugs(), raises(RuntimeError("boom")), never(), late(shrugs(), 50)])
 def test_unknown_fate_ends_the_agent_and_is_not_sent_again(tmp_path: Path, act: Act) -> None:
     agent = _agent(act)

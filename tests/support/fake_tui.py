@@ -14,6 +14,7 @@ later ones the last). Keys of `start`, all optional:
     no_frame            nothing is drawn anew by itself while it works (no spinner)
     lose_enter          that many Enters are lost
     enter_is_text       Enter is a new line in the text, for ever
+    teletype            after an Enter these words stand below the message, the cursor below them, and no input line
     joined              text and Enter that arrive in one read are a paste
     ignore_escape, ignore_hup
     grandchild          a child in a session of its own that ignores HUP and TERM and holds the terminal
@@ -76,19 +77,26 @@ class Tui:
             rows += [self.dialog, "❯ 1. Yes", "  2. No", "(use arrow keys)"]
             out = "\x1b[H\x1b[2J" + "\r\n".join(rows)
         else:
-            if self.work is not None and not self.start.get("no_work"):
+            if self.work is not None and not self.start.get("no_work") and "teletype" not in self.start:
                 rows.append(f"{WORKING} {FRAMES[self.frame % len(FRAMES)]}")
             if self.start.get("no_work") and self.frame:
                 rows.append(f"({self.frame})")
+            if self.work is not None and "teletype" in self.start:
+                rows.append(self.start["teletype"] + "\r\n")
+                os.write(1, ("\x1b[H\x1b[2J" + "\r\n".join(rows)).encode())
+                return
             lines = self.text.split("\n")
             inputs = [PROMPT + lines[0], *("  " + line for line in lines[1:])]
             out = "\x1b[H\x1b[2J" + "\r\n".join([*rows, *inputs])
         os.write(1, out.encode())
 
+    def still(self) -> bool:
+        return bool(self.start.get("no_frame")) or "teletype" in self.start
+
     async def spin(self) -> None:
         while self.work is not None:
             await asyncio.sleep(FRAME_S)
-            if self.work is not None and self.dialog is None and not self.start.get("no_frame"):
+            if self.work is not None and self.dialog is None and not self.still():
                 self.frame += 1
                 self.draw()
 
