@@ -16,8 +16,8 @@ trap 'exit 130' INT TERM
 mkdir "$work/project"
 cd "$work/project"
 
-looks() { # how often the agent has looked so far: its turns that are over
-    cat "$LOOPSUP_HOME"/sessions/*/events.jsonl 2>/dev/null | grep -c '"assistant.turn_end"' || true
+looks() { # how often the agent has looked so far: its iterations that are over
+    cat "$LOOPSUP_HOME"/sessions/*/events.jsonl 2>/dev/null | grep -c '"from":"running"' || true
 }
 # Not by the clock, as `fake-ci`: each state stays until it was seen, so that a slow machine shows as many iterations.
 ci_run() {
