@@ -67,13 +67,12 @@ def test_a_second_file_is_watched_beside_the_first(shell: Shell) -> None:
 
 @pytest.mark.parametrize("shell", ["watch-ci"], indirect=True)
 def test_make_demo_shows_each_iteration_and_completes(shell: Shell) -> None:
-    began = time.monotonic()
     done = shell("./demo.sh")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - began < 20
     following, history = done.stdout.split("$ loopsup history")
     assert "completed" in following
-    assert len([line for line in history.splitlines() if "continue" in line]) >= 3  # however slow the machine is
+    # One look at each state, however slow the machine is; a demo much longer than that would bore.
+    assert 3 <= len([line for line in history.splitlines() if "continue" in line]) <= 6
     assert "complete" in history.splitlines()[-1]
     assert cli_env.session_names(Path(shell.env["LOOPSUP_HOME"])) == []  # it keeps its own home, and removes it
 
