@@ -143,8 +143,15 @@ def test_without_a_repository_only_the_directory_itself_counts(place: Place) -> 
 
 def test_a_session_in_the_home_directory_reads_no_folder_twice(place: Place) -> None:
     place.write(".agents/rules/a.md")
-    assert place.standings(place.home) == {".agents/rules/a.md": "untrusted"}
+    assert place.standings(place.home) == {".agents/rules/a.md": "active"}  # the person's own, here as elsewhere
     assert place.standings() == {"~/.agents/rules/a.md": "active"}
+
+
+def test_a_project_that_leads_into_the_persons_own_folder_does_not_switch_it_off(place: Place) -> None:
+    place.write(".config/loopsup/rules/a.md")
+    (place.project / ".loopsup").mkdir(parents=True)
+    (place.project / ".loopsup" / "rules").symlink_to(place.home / ".config/loopsup/rules")
+    assert place.standings() == {".loopsup/rules/a.md": "active"}
 
 
 def test_folders_of_the_configuration_go_before_the_users_own(place: Place, tmp_path: Path) -> None:
