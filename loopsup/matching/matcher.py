@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from loopsup.core.rules import NO_HITS, Hits, Rule, Source, Stream
 from loopsup.matching.paths import paths_of, streamed_paths
-from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError
+from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError, encodable
 from loopsup.matching.scopes import bad_globs, path_fits, scoped, unbounded, wants_path
 
 WINDOW = 4096  # characters before a piece that are looked at again with it
@@ -70,6 +70,8 @@ class Matcher:
                 patterns.append(pattern)
             except BadTriggerError as error:
                 self.problems.append((rule.name, trigger, str(error)))
+            except SlowTriggerError:
+                self.problems.append((rule.name, trigger, "it takes too long, even on an empty text"))
         return _Entry(place, rule, tuple(patterns))
 
     @property
@@ -266,12 +268,3 @@ def _json(arguments: object) -> str:
         return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
     except (ValueError, RecursionError):
         return ""
-
-
-def encodable(text: str) -> str:
-    """Without lone surrogates: RE2 sees UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text

@@ -13,6 +13,7 @@ from loopsup.core.events import Pause, Stop
 from loopsup.core.limits import HOUR, MINUTE, SECOND
 from loopsup.core.model import AbortReason
 from loopsup.core.reaper import IDLE_TTL_MS, MAINTENANCE_MS, QUIET_MS, SETTLE_MS, Reaping
+from loopsup.core.watch import DEFAULT_SILENCE_MS
 from loopsup.errors import ClosingError, RefusedError, SettlingError
 from loopsup.ports import Doing
 from loopsup.wire.control import Request
@@ -261,6 +262,24 @@ def test_a_silent_turn_nobody_watches_is_ended_and_the_session_with_it(tmp_path:
     agent = FakeAdapter(default=says("continue"))
     world = lived(tmp_path, agent, story)
     assert world.adapter.newest.aborts[0] is AbortReason.CLIENT_GONE
+
+
+def test_who_waits_for_an_answer_watches(tmp_path: Path) -> None:
+    """A silent turn somebody waits for (`say --wait`) is the watchdog's business, not a reaper's (D-33)."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        answer = asyncio.ensure_future(world.ask("say", text="work", wait=True))
+        await asyncio.sleep(QUIET_MS / SECOND + 2 * GRACE_S)
+        assert not world.supervisor.vacancy.settling
+        assert world.supervisor.status()["session"]["clients"] == 1
+        await answer
+        assert elapsed(world) >= DEFAULT_SILENCE_MS / SECOND
+        left = elapsed(world)
+        assert world.supervisor.status()["session"]["clients"] == 0
+        await ends_at(world, left + GRACE_S, "idle")
+
+    world = lived(tmp_path, FakeAdapter(default=hangs()), story)
+    assert world.adapter.newest.aborts[0] is AbortReason.WATCHDOG
 
 
 @pytest.mark.parametrize("what", [Doing.TOOL])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from loopsup.core.rules import ContextMode, RepeatMode, Rule, RuleSettings
 from loopsup.errors import StorageError
 from loopsup.store.config import load_config
+from loopsup.store.files import write_atomic
 from loopsup.store.home import find_home
+from loopsup.store.lock import creation_lock
 from loopsup.store.rules import Found, Loaded, Standing, find_rules, name_in, session_rules
 from loopsup.store.trust import NAME, trust, trusted
 
@@ -253,3 +256,15 @@ def test_the_standings_are_all_of_them() -> None:
         "no trigger",
         "unreadable",
     }
+
+
+def test_of_two_that_trust_at_once_neither_is_lost(place: Place) -> None:
+    home = find_home(place.env)
+    home.ensure()
+    other = threading.Thread(target=trust, args=(home, "/two", {"b.md": "2"}))
+    with creation_lock(home.sessions):
+        other.start()
+        other.join(0.05)
+        write_atomic(home.root / NAME, b'{"v": 1, "folders": {"/one": {"a.md": "1"}}}')
+    other.join(30)
+    assert trusted(home) == {"/one": {"a.md": "1"}, "/two": {"b.md": "2"}}
