@@ -35,7 +35,5 @@ def missed_words(missed: Mapping[str, Any], now: int, zone: tzinfo | None) -> st
     """`the wake of 14:00:00 was missed by 3h (the machine slept, …): made up for by one wake`."""
     why, what, count = str(missed["why"]), str(missed["done"]), int(missed["count"])
     due, late = local_time(missed["dueAt"], now, zone), span(int(missed["missedByMs"]))
-    told = f"the wake of {due} was missed by {late}"
-    if count > 1:
-        told = f"{count} wakes were missed, the first of them, of {due}, by {late}"
-    return f"{told} ({_WHY.get(why, safe(why))}): {_DONE.get(what, safe(what))}"
+    more = f", and {count - 1} more after it" if count > 1 else ""
+    return f"the wake of {due} was missed by {late}{more} ({_WHY.get(why, safe(why))}): {_DONE.get(what, safe(what))}"

@@ -23,7 +23,7 @@ MISSED: dict[str, Any] = {
     "done": "woken",
 }
 WORDS = (
-    "4 wakes were missed, the first of them, of 00:12:00, by 38m (the supervisor was stopped, held up or restarted): "
+    "the wake of 00:12:00 was missed by 38m, and 3 more after it (the supervisor was stopped, held up or restarted): "
     "made up for by one wake"
 )
 
