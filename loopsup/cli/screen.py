@@ -149,6 +149,7 @@ class Screen:
             return
         self._told = news
         if loop["state"] not in QUIET or loop.get("intent") or loop.get("late"):
+            self._tell_stopped()
             colour = "dim" if loop["state"] in ACTIVE else "bold"
             text = render.safe(headline(loop, render.now_ms(), self._zone), multiline=True)
             self._print(wrapped(text, self._columns()), colour)

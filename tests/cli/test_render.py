@@ -654,6 +654,16 @@ def test_that_a_rule_stopped_an_answer_stands_below_it(given: tuple[dict[str, An
     assert screen_of(*given) == f"  use foo.b\n{TOLD}"
 
 
+def test_that_a_rule_stopped_an_answer_stands_above_what_became_of_the_loop() -> None:
+    out = io.StringIO()
+    screen = Screen(out, colour=False, width=80, zone=UTC)
+    screen.event(delta("use foo.b"))
+    screen.event(STOPPED)
+    screen.status(status(loop(state="paused", pauseReason="user")))
+    screen.finish()
+    assert out.getvalue() == f"  use foo.b\n{TOLD}paused: you paused it. `loopsup resume` goes on.\n"
+
+
 def test_a_sub_agents_stream_does_not_mix_with_the_answer() -> None:
     shown = screen_of(delta("a"), delta("x") | {"agentId": "s"}, delta("b"), event("abort", {"reason": "user"}))
     assert shown == "  ab\naborted by you\n"
