@@ -58,16 +58,18 @@ $(VENV)/.python:
 	@"$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 		echo "loopsup needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" --version 2>&1 || true)." >&2; \
 		echo "Install one and say which: make PYTHON=/path/to/python3.12 …" >&2; exit 1; }
+	@echo "making a virtual environment in $(VENV), once …"
 	@"$(PYTHON)" -m venv $(VENV) || { \
 		echo "$(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)." >&2; \
 		rm -rf $(VENV); exit 1; }
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
-	@echo "installing loopsup into $(VENV), once"
-	$(BIN)/python -m pip install -qq -e .
+	@echo "installing loopsup and the few packages it needs into $(VENV); once, and it can take a minute or more …"
+	@$(BIN)/python -m pip install -qq -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
+	@echo "installing loopsup with all extras and the tools of its tests into $(VENV); once, and it takes some minutes …"
 	$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@ $(VENV)/.installed

@@ -27,9 +27,9 @@ from loopsup.wire.control import (
 )
 
 REQUEST_TIMEOUT_S = 30.0  # a pause or stop is one fsync; a disk that takes longer than this is broken
-AGENT_TIMEOUT_S = 150.0  # start, resume and say may first bring the agent up, close takes it down
+AGENT_TIMEOUT_S = 150.0  # start, resume and say may first bring the agent up, close and reload take it down
 CHUNK = 64 * 1024
-_SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer"})
+_SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer", "reload"})
 _ENDLESS = frozenset({"wait", "follow", "terminal"})
 
 

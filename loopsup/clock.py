@@ -34,16 +34,17 @@ class QuickClock:
     From now on, or, with `since` (wall ms), from that instant on: then every process shows the same time.
     """
 
-    def __init__(self, rate: int, since: int | None = None) -> None:
+    def __init__(self, rate: int, since: int | None = None, machine: Clock | None = None) -> None:
         from loopsup.core.model import Moment
 
         self._rate = rate
-        real = SystemClock().now()
+        self._machine = machine or SystemClock()
+        real = self._machine.now()
         self._real = real if since is None else real.plus(since - real.wall)
         self._start = self._real if since is None else Moment(since, self._real.mono * rate)
 
     def now(self) -> Moment:
-        real = SystemClock().now()
+        real = self._machine.now()
         return self._start.plus((real.mono - self._real.mono) * self._rate)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.clock import QuickClock, SteppedClock, SystemClock, quickness, supervisors_clock
+from loopsup.core.model import Moment
 
 
 @pytest.mark.parametrize("rate", [None, "", "0", "1", "-3", "1.5", "fast", "@5", "1@5"])
@@ -28,19 +29,27 @@ def test_a_quick_clock_starts_now_and_runs_ahead() -> None:
     assert after.wall - before.wall > 10 * (real.wall - before.wall)
 
 
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self, wall: int, mono: int) -> None:
+        self.at = Moment(wall, mono)
+
+    def now(self) -> Moment:
+        return self.at
+
+
 def test_quick_clocks_of_one_instant_show_the_same_time() -> None:
-    since = SystemClock().now().wall - 10_000
-    env = {"LOOPSUP_CLOCK_RATE": f"1000@{since}"}
+    env = {"LOOPSUP_CLOCK_RATE": "1000@5000000"}
     assert quickness(env) == 1000
-    early = supervisors_clock(env).now()
-    clock = supervisors_clock(env)
-    while SystemClock().now().wall < since + 10_050:
-        pass
-    before, late, after = SystemClock().now(), clock.now(), SystemClock().now()
-    assert late.wall - early.wall == late.mono - early.mono
-    assert early.wall >= since + 10_000 * 1000
-    rounding = 2  # whole milliseconds of two clocks
-    assert (before.wall - since - rounding) * 1000 <= late.wall - since <= (after.wall - since + rounding) * 1000
+    assert isinstance(supervisors_clock(env), QuickClock)
+    machine = Hands(wall=5_010_000, mono=77)
+    early = QuickClock(1000, 5_000_000, machine)
+    seen = early.now()
+    assert seen.wall == 5_000_000 + 10_000 * 1000
+    machine.at = machine.at.plus(50)
+    late = QuickClock(1000, 5_000_000, machine)
+    assert late.now() == early.now() == seen.plus(50 * 1000)
 
 
 def test_a_stepped_clock_moves_the_wall_clock_alone(tmp_path: Path) -> None:

@@ -67,13 +67,12 @@ def test_a_second_file_is_watched_beside_the_first(shell: Shell) -> None:
 
 @pytest.mark.parametrize("shell", ["watch-ci"], indirect=True)
 def test_make_demo_shows_each_iteration_and_completes(shell: Shell) -> None:
-    began = time.monotonic()
     done = shell("./demo.sh")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - began < 20
     following, history = done.stdout.split("$ loopsup history")
     assert "completed" in following
-    assert len([line for line in history.splitlines() if "continue" in line]) >= 2
+    # One look at each state, however slow the machine is; a demo much longer than that would bore.
+    assert 3 <= len([line for line in history.splitlines() if "continue" in line]) <= 6
     assert "complete" in history.splitlines()[-1]
     assert cli_env.session_names(Path(shell.env["LOOPSUP_HOME"])) == []  # it keeps its own home, and removes it
 
@@ -102,6 +101,26 @@ def test_cron_starts_one_loop_and_is_quiet_while_it_works(shell: Shell) -> None:
     assert (mailed.returncode, mailed.stdout) == (11, "")
     assert "blocked" in mailed.stderr
     assert shell.status("--session", "nightly")["id"] == second["id"]
+
+
+@pytest.mark.parametrize("shell", ["pty"], indirect=True)
+def test_the_terminal_program_is_typed_to_until_it_decides(shell: Shell) -> None:
+    (shell.folder / "ci.status").write_text("running\n")
+    started = shell(
+        "loopsup start --detach --agent pty --min-delay 1s --every 2s 'watch ci.status' "
+        "-- --busy '^working' ./tiny_tui.py ci.status"
+    )
+    assert started.returncode == 0, started.stderr
+    deadline = time.monotonic() + 45
+    while (loop := shell.status())["lastDecision"] is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    first = loop["lastDecision"]
+    assert isinstance(first, dict)
+    assert (first["decision"], first["summary"], first["evidence"]) == ("continue", "running", "cat ci.status")
+
+    (shell.folder / "ci.status").write_text("passed\n")
+    assert shell("loopsup wait --timeout 50s").returncode == 0
+    assert (done := shell.status())["protocolRetryCount"] == 0, done
 
 
 def test_the_cron_line_calls_the_script() -> None:

@@ -156,7 +156,7 @@ class Link:
                         known, self._writer = True, writer
                         self._apart.clear()
                     self._start(self._take(record, writer))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self._log(f"the connection of the Pi extension broke: {error}")
         except asyncio.CancelledError:
             pass  # closing; the task of a connection is nobody's to await
@@ -173,7 +173,9 @@ class Link:
             self._gone()
 
     def _welcome(self, record: Record) -> bool:
-        return record.get("type") == "hello" and hmac.compare_digest(str(record.pop("token", "")), self._token)
+        return record.get("type") == "hello" and hmac.compare_digest(
+            str(record.pop("token", "")).encode("utf-8", "replace"), self._token.encode("ascii")
+        )
 
     def _start(self, work: Awaitable[None]) -> None:
         """Records are answered side by side: a fork must not wait behind a decision."""

@@ -18,6 +18,8 @@ from loopsup.errors import EXIT_DONE, ClosingError, RefusedError, SupervisorGone
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
 CLOSING_MS = 60_000  # a hook that runs to its limit and an agent that has to be made to end take half of it
+BACK_MS = 60_000  # an interpreter starts in well under a second; a busy machine gets the rest
+BACK_POLL_S = 0.1
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
 
 Otherwise = Callable[[Session], Response]
@@ -75,6 +77,23 @@ def need(session: Session, request: Request, timeout_s: float | None = None) -> 
             f"`loopsup resume --session {session.name}` brings it back"
         )
     return response
+
+
+def back(session: Session) -> dict[str, Any]:
+    """The status of a supervisor that is being restarted (a reload), once it answers again. SupervisorGoneError."""
+    give_up = mono_ms() + BACK_MS
+    while session.alive() and mono_ms() < give_up:
+        try:
+            status = client.request(session.refreshed().socket, Request("status"), ANSWER_TIMEOUT_S).status
+        except SupervisorGoneError:
+            status = None
+        if status is not None and status["session"]["supervisor"]["alive"]:
+            return dict(status)
+        pause(BACK_POLL_S)
+    raise SupervisorGoneError(
+        f"the supervisor of session '{session.name}' did not come back; "
+        f"look into {session.folder / 'supervisor.log'}, `loopsup resume --session {session.name}` goes on"
+    )
 
 
 def not_answering(session: Session) -> SupervisorGoneError:

@@ -33,7 +33,7 @@ LEAVE_KEY = "Ctrl-]"
 _LEAVE = re.compile(rb"\x1d|\x1b\[93;5(?::[12])?u|\x1b\[27;5;93~")
 ENTER = b"\x1b[?1049h\x1b[2J\x1b[H"
 RESET = (
-    b"\x1b[?2026l"  # a drawing cut half-way is shown
+    b"\x1b[?2026l\x1b[?5l"  # a drawing cut half-way is shown, and nothing reversed
     b"\x1b[?9l\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l"  # the mouse
     b"\x1b[?1004l\x1b[?2004l\x1b[?2031l\x1b[?1007l"  # focus, paste, colour reports, wheel
     b"\x1b[<16u\x1b[=0u\x1b[>4;0m\x1b>\x1b[?1l"  # the keyboard

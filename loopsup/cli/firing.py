@@ -77,6 +77,8 @@ def _seen(name: str) -> _Due | Outcome | None:
         return _look(name)
     except NotFoundError:  # removed in between
         return None
+    except RefusedError as error:  # another tick, or a command, is at it
+        return Outcome(name, "left", error.message)
     except LoopsupError as error:
         return Outcome(name, "failed", error.message, error.exit)
 

@@ -4,7 +4,7 @@ Rules: following never changes anything, and leaving (Ctrl-C, which the caller h
 Nothing is missed and nothing shown twice: older events come from the file, read after the stream was opened,
 and an event of the stream that the file had already is skipped by its number. The stream can end because the
 loop did, because the session was closed, or because the supervisor died; the last two are told in one
-sentence, and then the truth is read from the files.
+sentence, and then the truth is read from the files. A reload is no end: the stream goes on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from loopsup.wire.events import EPHEMERAL
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
     from loopsup.store.identity import Identity
+
+RELOAD = "reload"  # the session closed to be opened at once by the program that is installed now
 
 Status = Mapping[str, Any]
 Past = Callable[[int], Iterable[Mapping[str, Any]]]
@@ -81,11 +83,27 @@ def watch(
     stored = past or (lambda after: eventlog.read(session.folder, after))
     try:
         seen = consume(client.follow(session.refreshed().socket), sink, stored, until_end=until_end, since=since)
+        while seen.ending is Ending.CLOSED and seen.reason == RELOAD and _is_back(session, seen):
+            sink.say("the supervisor was restarted; this goes on")
+            again = client.follow(session.refreshed().socket)
+            seen = consume(again, sink, stored, until_end=until_end, since=seen.last_seq)
         if seen.ending is not Ending.DONE:
             _tell_end(session, sink, seen)
     finally:
         sink.finish()
     return seen
+
+
+def _is_back(session: Session, seen: Seen) -> bool:
+    """The reload is done. One that did not come back was lost, however it had meant to close."""
+    from loopsup.cli import acting
+    from loopsup.errors import SupervisorGoneError
+
+    try:
+        acting.back(session)
+    except SupervisorGoneError:
+        seen.ending = Ending.LOST
+    return seen.ending is Ending.CLOSED
 
 
 def consume(

@@ -24,6 +24,7 @@ from loopsup.errors import EXIT_DONE, UsageError
 UNIT = "loopsup-tick"
 LABEL = "loopsup.tick"
 MARK = "# loopsup tick"  # ends our line in the crontab, and is how it is found again
+MAX_CRON_BYTES = 998  # Debian's cron cuts a longer command off in silence, in the middle of a word
 GRACE_S = 60  # in a container: to end the agents in good order
 
 
@@ -118,8 +119,10 @@ def _remove_systemd() -> str:
 
 def _cron(line: str | None, every_ms: int) -> str:
     before = units.run("crontab", "-l", may_fail=("no crontab",))
-    kept = [each for each in before.splitlines() if not each.endswith(MARK)]
-    ours = [each for each in before.splitlines() if each.endswith(MARK)]
+    # Not `splitlines`, which knows more ends of a line than cron does.
+    lines = before.removesuffix("\n").split("\n") if before else []
+    kept = [each for each in lines if not each.endswith(MARK)]
+    ours = [each for each in lines if each.endswith(MARK)]
     if ours == ([] if line is None else [line]):
         return "the crontab has no `loopsup tick`" if line is None else "the crontab has `loopsup tick` already"
     after = [*kept, *([] if line is None else [line])]
@@ -134,8 +137,13 @@ def _cron_line(every_ms: int) -> str:
     command = " ".join([*variables, *map(shlex.quote, own_command()), "tick"])
     if "\n" in command:
         raise UsageError("a path with a line break in it cannot be written into a crontab; rename it")
-    command = command.replace("%", "\\%")
-    return f"{_cron_times(every_ms)} {command} >/dev/null {MARK}"  # errors are mailed, the rest is in `history`
+    command = f"{command} >/dev/null {MARK}".replace("%", "\\%")  # errors are mailed, the rest is in `history`
+    if len(os.fsencode(command)) > MAX_CRON_BYTES:
+        raise UsageError(
+            f"the command would be longer than the {MAX_CRON_BYTES} bytes cron reads of one, mostly because of PATH; "
+            "take out of it what the agent does not need, or use `loopsup install-timer systemd`"
+        )
+    return f"{_cron_times(every_ms)} {command}"
 
 
 def _cron_times(every_ms: int) -> str:
@@ -161,7 +169,9 @@ def _launchd(every_ms: int) -> str:
     ]
     text = units.plist(LABEL, [*own_command(), "tick", "--detach"], more)
     place = f"~/Library/LaunchAgents/{LABEL}.plist"
-    return f"<!-- put this into {place}, then: launchctl bootstrap gui/{os.getuid()} {place} -->\n{text}"
+    told = f"<!-- put this into {place}, then: launchctl bootstrap gui/{os.getuid()} {place} -->"
+    first, _, rest = text.partition("\n")  # nothing may stand above the line that says it is XML
+    return f"{first}\n{told}\n{rest}"
 
 
 def _kubernetes(every_ms: int) -> str:

@@ -147,7 +147,7 @@ def run(tool: str, *args: str, stdin: str | None = None, may_fail: Sequence[str]
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
-            errors="replace",
+            errors="surrogateescape",  # a crontab may have any bytes, and goes back as it came
             timeout=TOOL_TIMEOUT_S,
             check=False,
         )

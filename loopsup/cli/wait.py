@@ -60,23 +60,44 @@ def exit_code(status: Mapping[str, Any]) -> int:
 
 
 def _until_it_rests(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
-    """Also across the pauses in which nobody is there, because a later `loopsup tick` fires the next wake."""
+    """Also across a reload, and the pauses in which nobody is there because a later `loopsup tick` fires the wake."""
     give_up = None if timeout_s is None else mono_ms() + int(timeout_s * 1000)
     while True:
-        left_s = None if give_up is None else max(0.0, (give_up - mono_ms()) / 1000)
+        left_s = None if give_up is None else (give_up - mono_ms()) / 1000
+        if left_s is not None and left_s <= 0:
+            raise WaitTimeoutError(TIME_IS_UP)
         status = _once(session, left_s)
         loop = status["loop"]
-        if loop is None or loop["driver"] != "tick" or loop["state"] not in ACTIVE:
+        if loop is None or loop["state"] not in ACTIVE:
             return status
+        if loop["driver"] != "tick":
+            if not _restarted(session):
+                return offline_status(session)
+            continue
         if left_s is not None and left_s < POLL_S:
             raise WaitTimeoutError(TIME_IS_UP)
         time.sleep(POLL_S)
         session = session.refreshed()
 
 
-def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
+def _restarted(session: Session) -> bool:
+    """The supervisor went and left its loop active: it comes back at a reload, else it is gone."""
+    try:
+        acting.back(session)
+    except SupervisorGoneError:
+        if session.alive():
+            raise
+        return False
+    return True
+
+
+def offline_status(session: Session) -> Mapping[str, Any]:
     from loopsup import offline
 
+    return offline.status(session.refreshed())
+
+
+def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
     try:
         response = acting.ask(session, Request("wait"), timeout_s)
     except client.UnreachableError:
@@ -88,5 +109,5 @@ def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
             raise
         response = None
     if response is None or response.status is None:
-        return offline.status(session.refreshed())
+        return offline_status(session)
     return response.status

@@ -24,15 +24,14 @@ from dataclasses import dataclass, field
 
 from loopsup.core.rules import NO_HITS, Hits, Rule, Source, Stream
 from loopsup.matching.paths import paths_of, streamed_paths
-from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError
-from loopsup.matching.scopes import path_fits, scoped, unbounded, wants_path
+from loopsup.matching.patterns import BadTriggerError, Pattern, PatternSet, SlowTriggerError, encodable
+from loopsup.matching.scopes import bad_globs, path_fits, scoped, unbounded, wants_path
 
 WINDOW = 4096  # characters before a piece that are looked at again with it
 GROWTH = 4  # the whole buffer is looked at when it has grown by a 4th part: in all, five times its length
 MAX_BUFFER = 4 * 1024 * 1024  # characters kept of one buffer; no answer is a tenth of it
 SHARED = ""  # the key of the one buffer of rules without scope
 MAX_DEPTH = 64  # of a tool's arguments; what is nested deeper is not looked at
-PATH_SEARCHED = 64 * 1024  # characters of streamed arguments in which a path is looked for
 PATH_SEARCHED = 64 * 1024  # characters of streamed arguments in which a path is looked for
 
 
@@ -60,8 +59,10 @@ class Matcher:
         self._heard: set[Stream] = set()
 
     def _entry(self, place: int, rule: Rule) -> _Entry:
-        patterns = []
-        for trigger in rule.triggers:
+        patterns: list[Pattern] = []
+        wrong = list(bad_globs(rule))
+        self.problems += [(rule.name, *each) for each in wrong]
+        for trigger in () if wrong else rule.triggers:
             try:
                 pattern = Pattern(trigger)
                 if unbounded(rule) and pattern.matches_empty:
@@ -69,6 +70,8 @@ class Matcher:
                 patterns.append(pattern)
             except BadTriggerError as error:
                 self.problems.append((rule.name, trigger, str(error)))
+            except SlowTriggerError:
+                self.problems.append((rule.name, trigger, "it takes too long, even on an empty text"))
         return _Entry(place, rule, tuple(patterns))
 
     @property
@@ -265,12 +268,3 @@ def _json(arguments: object) -> str:
         return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
     except (ValueError, RecursionError):
         return ""
-
-
-def encodable(text: str) -> str:
-    """Without lone surrogates: RE2 sees UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from loopsup.matching.patterns import Pattern
+from loopsup.matching.patterns import Pattern, encodable
 
 PATH_KEYS = frozenset(
     {"path", "file_path", "filepath", "file", "filename", "notebook_path", "target_file", "paths", "files", "uri"}
@@ -20,7 +20,7 @@ _FILE = " File: "
 
 def fits(pattern: str, path: str) -> bool:
     """Whether a path, or its end from some name on, fits: `*.ts` and `src/*.ts` both fit /w/src/a.ts."""
-    return glob(pattern).search(path.replace("\\", "/")) is not None
+    return glob(pattern).search(encodable(path).replace("\\", "/")) is not None
 
 
 @cache

@@ -48,6 +48,8 @@ class Pattern:
     def __init__(self, trigger: str) -> None:
         if len(trigger) > MAX_TRIGGER:
             raise BadTriggerError(f"it is longer than {MAX_TRIGGER} characters")
+        if encodable(trigger) != trigger:
+            raise BadTriggerError("it has half a character in it (a surrogate without the other)")
         re2, limited = _engines()
         self.trigger = trigger
         self.linear = True
@@ -173,6 +175,15 @@ def _translated(trigger: str) -> str:
         out.append(END if char == "$" and not in_class and not multiline else char)
         position += 1
     return "".join(out)
+
+
+def encodable(text: str) -> str:
+    """Without lone surrogates: RE2 sees UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def _clause(error: Exception) -> str:

@@ -13,8 +13,8 @@ from loopsup.core.model import Moment
 from loopsup.core.rule_events import Elapsed, Inject, Injected, Interrupt, Matched, Prompted, TurnEnded, TurnStarted
 from loopsup.core.rule_state import WINDOW_MS, opened, step
 from loopsup.core.rules import Rule, RuleSettings, Source, Stream
-from loopsup.matching.matcher import Matcher, encodable, texts_in
-from loopsup.matching.patterns import BadTriggerError, Pattern, SlowTriggerError
+from loopsup.matching.matcher import Matcher, texts_in
+from loopsup.matching.patterns import BadTriggerError, Pattern, SlowTriggerError, encodable
 
 EXCERPT = 80  # characters of a line that are shown around what was found
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from loopsup.core.rules import Rule, Source, Stream, ToolScope
-from loopsup.matching.paths import fits
+from loopsup.matching.paths import fits, glob
+from loopsup.matching.patterns import BadTriggerError
 
 
 def unbounded(rule: Rule) -> bool:
@@ -28,6 +29,15 @@ def scoped(rule: Rule, stream: Stream) -> bool:
 
 def _names(tool: ToolScope, stream: Stream) -> bool:
     return tool.name == "" or tool.name.lower() == stream.tool.lower()
+
+
+def bad_globs(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Those that are none, each with why: a rule that cannot say where it acts does not act."""
+    for each in (*rule.globs, *(tool.glob for tool in (rule.scope.tools if rule.scope else ()) if tool.glob)):
+        try:
+            glob(each)
+        except BadTriggerError as error:
+            yield each, f"it is no file glob ({error}), and without it the whole rule does not act"
 
 
 def wants_path(rule: Rule, stream: Stream) -> bool:

@@ -39,6 +39,7 @@ class Viewer:
     def place(self, stage: Stage | None) -> None:
         """Before this program from now on, or before none."""
         self._leave()
+        self._behind = False  # what was left out belongs to the program before
         if stage is None:
             self.tell(terminal.Absent(ABSENT))
         else:

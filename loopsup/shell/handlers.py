@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -116,8 +117,7 @@ class Handlers:
         done = self._command(event)
         self._supervisor.park(park)
         self._supervisor.recover(said)
-        if event.driver is Driver.TICK:
-            self._supervisor.vacancy.fleeting = True
+        self._supervisor.vacancy.fleeting = event.driver is Driver.TICK  # also after a loop that ticks drove
         return done
 
     def _park(self, args: Mapping[str, Any]) -> bool:
@@ -191,7 +191,7 @@ class Handlers:
     async def _reload(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         if self._supervisor.hosted:
             raise RefusedError("the agent of this session runs in a terminal of its own; end it there, then resume")
-        await reload.check_program()
+        await reload.check_program(self._supervisor.identity.agent)
         if not self._supervisor.at_rest:
             raise RefusedError("a turn is under way; reload when it has settled (`loopsup status` shows it)")
         self._supervisor.ask_to_close(RELOAD)
@@ -223,8 +223,7 @@ class Handlers:
         supervisor = self._supervisor
         if supervisor.loop is None:
             raise NotFoundError("there is no loop in this session")
-        follower = supervisor.bus.join()  # counts as one, so that the session stays open
-        try:
+        with self._watching():
             async with supervisor.changed:
                 await supervisor.changed.wait_for(
                     lambda: (
@@ -233,9 +232,17 @@ class Handlers:
                         or supervisor.closed.is_set()  # only then the journal says how it was left
                     )
                 )
-        finally:
-            supervisor.bus.unsubscribe(follower)
         return "", ()
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Somebody waits: counts as a follower, so that the session stays open and no turn is taken for forgotten."""
+        follower = self._supervisor.bus.join()
+        try:
+            yield
+        finally:
+            self._supervisor.bus.unsubscribe(follower)
+            self._supervisor.touch()
 
     async def _say(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         text = arguments.text(args, "text", MAX_TEXT)
@@ -247,7 +254,8 @@ class Handlers:
         self._supervisor.touch()
         if waiter is None:
             return "the message is on its way", ()
-        return await waiter or "the agent has settled without saying anything", ()
+        with self._watching():
+            return await waiter or "the agent has settled without saying anything", ()
 
     def _reminders(self, args: Mapping[str, Any]) -> int | None:
         """The autopilot's bound, None for a plain message."""

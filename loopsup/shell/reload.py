@@ -17,20 +17,29 @@ from loopsup.errors import RefusedError
 from loopsup.store.lock import SessionLock
 from loopsup.wire.control import Launch, encode_launch
 
-CHECK_S = 30.0  # an interpreter and our imports take under a second; a busy machine gets the rest
+CHECK_S = 60.0  # an interpreter and our imports take a second, after an upgrade some; a busy machine gets the rest
+# All that a supervisor of this agent is made of. Commands load it only when they need it, so no `--help` shows it.
+CHECK = """\
+import sys
+import loopsup.cli.app, loopsup.cli.supervise, loopsup.shell.main
+from loopsup import registry
+registry.load(sys.argv[1])
+"""
 
 
 def _command() -> list[str]:
     return [sys.executable, "-P", "-m", "loopsup"]
 
 
-async def check_program() -> None:
-    """RefusedError where the program that is installed now does not even start: then nothing is given up."""
+async def check_program(agent: str) -> None:
+    """RefusedError where what is installed now cannot serve a session of `agent`: then nothing is given up."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *_command(),
-            "supervise",
-            "--help",
+            sys.executable,
+            "-P",
+            "-c",
+            CHECK,
+            agent,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -117,11 +117,12 @@ def one_rule(file: Path) -> Found:
 
 def _files(cwd: Path, env: Mapping[str, str], config: Config) -> Iterator[tuple[Path, Path | None]]:
     seen: set[Path] = set()
+    own = {Path(os.path.realpath(each)) for each in _own_folders(env, config)}
     for folder, project in (*_project_folders(cwd), *((each, None) for each in _own_folders(env, config))):
         place = Path(os.path.realpath(folder))
-        if place not in seen:  # the home directory can be a project, too
+        if place not in seen:  # the home directory can be a project, too; its owner's rules act there as elsewhere
             seen.add(place)
-            yield from ((file, project) for file in _in(folder))
+            yield from ((file, None if place in own else project) for file in _in(folder))
 
 
 def _project_folders(cwd: Path) -> Iterator[tuple[Path, Path]]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from loopsup.errors import StorageError
 from loopsup.store.files import read_private, write_atomic
 from loopsup.store.home import Home
+from loopsup.store.lock import creation_lock
 
 NAME = "trusted-rules.json"
 VERSION = 1
@@ -45,11 +46,13 @@ def trusted(home: Home) -> dict[str, dict[str, str]]:
 
 def trust(home: Home, project: str, files: Mapping[str, str]) -> None:
     """These files of the project are trusted from now on, and no others of it. StorageError."""
-    folders = trusted(home)
-    if files:
-        folders[project] = dict(files)
-    elif folders.pop(project, None) is None:
+    if not files and project not in trusted(home):
         return
     home.ensure()
-    obj = {"v": VERSION, "folders": folders}
-    write_atomic(home.root / NAME, json.dumps(obj, ensure_ascii=True, indent=1).encode("ascii") + b"\n")
+    with creation_lock(home.sessions):  # of two at once neither is lost
+        folders = trusted(home)
+        folders.pop(project, None)
+        if files:
+            folders[project] = dict(files)
+        obj = {"v": VERSION, "folders": folders}
+        write_atomic(home.root / NAME, json.dumps(obj, ensure_ascii=True, indent=1).encode("ascii") + b"\n")

@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable
 
 BRACKETED_PASTE = 2004
+REVERSED = 5  # the whole screen; nothing to read, and slow to draw: for the terminals alone
 ALTERNATE_SCREEN = frozenset({47, 1047, 1049})
 # What changes how a terminal behaves for the person: keys, wheel, mouse, focus, paste, screen, colour reports.
-KEPT = frozenset({1, 9, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031, *ALTERNATE_SCREEN})
+KEPT = frozenset(
+    {1, REVERSED, 9, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031, *ALTERNATE_SCREEN}
+)
 MAX_TAIL = 64 * 1024  # a sequence longer than this (an image, say) is dropped
 MAX_STACK = 16  # levels of the keyboard protocol; programs use one
 
@@ -25,8 +28,8 @@ _WHOLE = (
 )
 _CUT = rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z"
 _SEQUENCE = re.compile(rb"(" + _WHOLE + rb")|(" + _CUT + rb")")
-_PRIVATE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])\Z")
-_KEYBOARD = re.compile(rb"\x1b\[([<>=])([0-9]*)(?:;[0-9]*)?u\Z")
+_PRIVATE = re.compile(rb"\x1b\[\?((?:[0-9]{0,9};)*[0-9]{0,9})([hl])\Z")
+_KEYBOARD = re.compile(rb"\x1b\[([<>=])([0-9]{0,9})(?:;[0-9]*)?u\Z")
 _OTHER_KEYS = re.compile(rb"\x1b\[>4(?:;([0-9]+))?m\Z")
 
 
@@ -76,6 +79,8 @@ class Modes:
             return b""
         if second == b"[":
             return self._control(sequence)
+        if second == b"#":  # a test picture: nothing to read, and slow to draw
+            return b""
         if second in (b"=", b">"):
             self._keypad = second == b"="
             return b""
@@ -97,6 +102,8 @@ class Modes:
         self._private = self._private | (numbers & KEPT) if switched_on else self._private - numbers
         if numbers & ALTERNATE_SCREEN:
             return b"\x1b7\x1b[2J\x1b[H" if switched_on else b"\x1b[2J\x1b8"
+        if REVERSED in numbers:
+            return b"".join(b"\x1b[?%d%s" % (number, private[2]) for number in sorted(numbers - {REVERSED}))
         return sequence
 
     def _keys(self, sequence: bytes) -> None:

@@ -8,6 +8,7 @@ here is plain: cells hold no control characters.
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ SLICE = 8 * 1024  # bytes drawn at once: a few milliseconds
 PAUSE_S = 0.002  # between two slices
 MAX_BACKLOG = 256 * 1024  # bytes; more than a few screens full
 KEPT_BACKLOG = 64 * 1024
+MAX_MARKS = 8  # on one character, more than any script has; each costs time in proportion to those before it
 MAX_ROWS, MAX_COLS = 300, 500  # of the largest screens; what a client says is not believed beyond
 
 _COLOURS = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
@@ -37,7 +39,22 @@ class Picture:
     def __init__(self, size: Size, changed: Callable[[], None], reply: Callable[[bytes], object]) -> None:
         import pyte  # the extra `pty`
 
+        columns_of = pyte.screens.wcwidth
+
         class Screen(pyte.Screen):  # type: ignore[misc,unused-ignore]
+            marks = 0  # on the last character
+
+            def draw(self, data: str) -> None:
+                """Without what takes no column (a variation selector, say): pyte leaves out all text behind it."""
+                super().draw(data if data.isascii() else "".join(filter(self._takes, data)))
+
+            def _takes(self, char: str) -> bool:
+                if columns_of(char) > 0:
+                    self.marks = 0
+                    return True
+                self.marks += 1
+                return bool(unicodedata.combining(char)) and self.marks <= MAX_MARKS
+
             def write_process_input(self, data: str) -> None:
                 reply(data.encode("ascii", "ignore"))
 

@@ -236,8 +236,13 @@ def test_a_session_in_which_nothing_was_said_is_begun_and_not_resumed(tmp_path: 
 def test_only_a_living_copilot_holds_a_session(tmp_path: Path) -> None:
     (tmp_path / f"inuse.{os.getpid()}.lock").touch()  # stale: the number is somebody else's by now
     (tmp_path / "inuse.x.lock").touch()
-    holder = subprocess.Popen([sys.executable, "-c", "input()", "copilot"], stdin=subprocess.PIPE)
+    code = "print(flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, "copilot"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
     try:
+        holder.stdout.readline()  # before that the system may not know its command line yet
         (tmp_path / f"inuse.{holder.pid}.lock").touch()
         assert holder.pid in sessions.holders(tmp_path)
     finally:

@@ -97,10 +97,11 @@ def test_a_directory_with_a_long_name_is_avoided(tmp_path: Path) -> None:
 def test_a_stranger_is_turned_away_unheard(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as there:
-            async with there.peer(token="guess") as peer:
-                assert await peer.receive() is None
+            for guess in ("guess", "gu\u00e9ss", "\ud800"):
+                async with there.peer(token=guess) as peer:
+                    assert await peer.receive() is None
             assert there.heard == []
-            assert there.log == ["a stranger on the socket of the Pi extension was turned away"]
+            assert there.log == ["a stranger on the socket of the Pi extension was turned away"] * 3
 
     asyncio.run(scenario())
 

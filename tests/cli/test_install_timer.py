@@ -109,6 +109,27 @@ def test_cron(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+def test_the_other_lines_of_a_crontab_keep_every_byte(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tool("crontab", CRONTAB)
+    theirs = b"# caf\xe9, a\x0cb, c\xe2\x80\xa8d\n0 1 * * * backup\n\n"
+    machine.crontab.write_bytes(theirs)
+    assert run(["install-timer", "cron"]) == 0
+    assert machine.crontab.read_bytes().startswith(theirs + b"* * * * * PATH=")
+    assert run(["install-timer", "cron", "--remove"]) == 0
+    assert machine.crontab.read_bytes() == theirs
+    capsys.readouterr()
+
+
+def test_a_command_that_cron_would_cut_off_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.tool("crontab", CRONTAB)
+    monkeypatch.setenv("PATH", f"{machine.bin}:/usr/bin:/bin:/{'long' * 250}")
+    assert run(["install-timer", "cron"]) == 2
+    assert "PATH" in capsys.readouterr().err
+    assert not machine.crontab.exists()
+
+
 def test_a_crontab_that_cannot_be_read_is_not_replaced(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.tool("crontab", '#!/bin/sh\n[ "$1" = -l ] || touch "$CRONTAB"\necho \'not allowed\' >&2; exit 1\n')
     assert run(["install-timer", "cron"]) == 2
@@ -152,8 +173,7 @@ def test_what_cannot_be_is_refused(machine: Machine, capsys: pytest.CaptureFixtu
 
 def test_launchd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["install-timer", "launchd", "--every", "1m"]) == 0
-    _, _, xml = capsys.readouterr().out.partition("-->\n")
-    job = plistlib.loads(xml.encode())
+    job = plistlib.loads(capsys.readouterr().out.encode())
     assert job["StartInterval"] == 60
     assert job["ProgramArguments"] == [sys.executable, "-P", "-m", "loopsup", "tick", "--detach"]
     assert job["EnvironmentVariables"]["LOOPSUP_HOME"] == f"{machine.root}/state 100%"

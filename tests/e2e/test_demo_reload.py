@@ -55,6 +55,25 @@ def test_a_reload_keeps_everything_but_the_program(world: World) -> None:
     assert len(ids) == 1
 
 
+def test_who_follows_or_waits_goes_on_over_a_reload(world: World) -> None:
+    world.start([decide(ON), decide(DONE)])
+    world.until(state="waiting", iterationCount=1)
+    waiting, reading = world.spawn("wait", "--json"), world.spawn("logs", "-f")
+    world.wait_for(lambda: world.status()["session"]["clients"] == 2, "both to be there")
+    world.ok("reload")
+    world.wait_for(lambda: world.status()["session"]["clients"] == 2, "both to be there again")
+    world.ok("update", "--every", "1s", "--min-delay", "1s")
+    world.until(state="completed")
+    waited = world.finish(waiting)
+    assert (waited.code, waited.obj["loop"]["state"]) == (0, "completed"), waited
+    world.ok("close")
+    read = world.finish(reading)
+    assert read.code == 0, read
+    assert read.out.count("── iteration 2 ") == 1, read.out
+    assert "supervisor_lost" not in read.out, read.out
+    assert "ended without closing" not in read.out, read.out
+
+
 def test_a_reload_is_refused_in_a_turn(world: World) -> None:
     world.start([decide(DONE, wait_for=world.gate("go"))])
     world.until(state="running")

@@ -253,3 +253,26 @@ def test_pieces_find_what_the_whole_has(words: list[str], sizes: list[int]) -> N
     whole = set(Matcher([rule(trigger) for trigger in TRIGGERS]).whole(TEXT, text).names)
     assert names >= whole
     assert names - whole <= {r"foo(?!bar)"}  # the letters behind may still come
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"globs": ("[z-a].ts",)}, {"scope": Scope(tools=(ToolScope("edit", "[z-a].ts"),))}],
+    ids=["globs", "scope"],
+)
+def test_a_rule_whose_paths_cannot_be_told_is_named_and_does_not_act(more: dict[str, Any]) -> None:
+    matcher = Matcher([rule("bad", **more), rule("good")])
+    assert [(name, which) for name, which, _ in matcher.problems] == [("bad", "[z-a].ts")]
+    assert matcher.call(EDIT, {"path": "a.ts", "text": "bad good"}) == found("good")
+
+
+@pytest.mark.parametrize("trigger", ["\ud800", "x(?=\ud800)", "(?R)(?=x)"])
+def test_a_trigger_that_no_engine_can_run_is_named(trigger: str) -> None:
+    matcher = Matcher([rule("bad", trigger, "fine")])
+    assert [(name, which) for name, which, _ in matcher.problems] == [("bad", trigger)]
+    assert matcher.delta(TEXT, "fine") == found("bad")
+
+
+def test_a_path_with_half_a_character_is_a_path() -> None:
+    matcher = Matcher([rule("a", globs=("*.ts",))])
+    assert matcher.call(EDIT, {"path": "src/\ud800.ts", "text": "a"}) == found("a")

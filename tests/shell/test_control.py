@@ -298,7 +298,7 @@ def test_clients_that_leave_while_they_wait(tmp_path: Path) -> None:
         waiting, saying = await served.client("wait"), await served.client("say", text="hi", wait=True)
         following = await served.client("follow")
         assert (await following.line())["ok"] is True
-        await _until(served, lambda: world.supervisor.bus.followers == 2)
+        await _until(served, lambda: world.supervisor.bus.followers == 3)
         for client in (waiting, saying, following):
             await client.leave()
         world.supervisor.touch()

@@ -13,6 +13,7 @@ from loopsup.core.events import Pause, Stop
 from loopsup.core.limits import HOUR, MINUTE, SECOND
 from loopsup.core.model import AbortReason
 from loopsup.core.reaper import IDLE_TTL_MS, MAINTENANCE_MS, QUIET_MS, SETTLE_MS, Reaping
+from loopsup.core.watch import DEFAULT_SILENCE_MS
 from loopsup.errors import ClosingError, RefusedError, SettlingError
 from loopsup.ports import Doing
 from loopsup.wire.control import Request
@@ -263,6 +264,24 @@ def test_a_silent_turn_nobody_watches_is_ended_and_the_session_with_it(tmp_path:
     assert world.adapter.newest.aborts[0] is AbortReason.CLIENT_GONE
 
 
+def test_who_waits_for_an_answer_watches(tmp_path: Path) -> None:
+    """A silent turn somebody waits for (`say --wait`) is the watchdog's business, not a reaper's (D-33)."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        answer = asyncio.ensure_future(world.ask("say", text="work", wait=True))
+        await asyncio.sleep(QUIET_MS / SECOND + 2 * GRACE_S)
+        assert not world.supervisor.vacancy.settling
+        assert world.supervisor.status()["session"]["clients"] == 1
+        await answer
+        assert elapsed(world) >= DEFAULT_SILENCE_MS / SECOND
+        left = elapsed(world)
+        assert world.supervisor.status()["session"]["clients"] == 0
+        await ends_at(world, left + GRACE_S, "idle")
+
+    world = lived(tmp_path, FakeAdapter(default=hangs()), story)
+    assert world.adapter.newest.aborts[0] is AbortReason.WATCHDOG
+
+
 @pytest.mark.parametrize("what", [Doing.TOOL])
 def test_a_tool_in_flight_is_activity(tmp_path: Path, what: Doing) -> None:
     async def story(world: World, clock: VirtualClock) -> None:
@@ -370,3 +389,19 @@ def test_nothing_is_armed_more_often_than_needed(tmp_path: Path) -> None:
     lived(tmp_path, FakeAdapter(default=says("continue")), story)
     assert looks[0] <= 5
     assert MINUTE < MAINTENANCE_MS
+
+
+@pytest.mark.slow
+def test_a_loop_of_its_own_after_one_that_ticks_drove_keeps_it(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        await world.ask("heartbeat", action="start", everyMs=HOUR, forMs=24 * HOUR)
+        policy = {"rhythm": HOUR}
+        assert (await world.ask("start", objective="look", policy=policy, driver="tick")).error is None
+        world.command(Stop())
+        assert (await world.ask("start", objective="look", policy=policy)).error is None
+        await world.until(lambda: world.loop.iteration_count == 1 and world.place == ("waiting", None))
+        await world.ask("heartbeat", action="stop")
+        await asyncio.sleep(5 * HOUR / 1000 + 60)
+        assert (world.place, world.loop.iteration_count, world.ended) == (("waiting", None), 6, None)
+
+    lived(tmp_path, FakeAdapter(default=says("continue")), story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from loopsup.core.rules import ContextMode, RepeatMode, Rule, RuleSettings
 from loopsup.errors import StorageError
 from loopsup.store.config import load_config
+from loopsup.store.files import write_atomic
 from loopsup.store.home import find_home
+from loopsup.store.lock import creation_lock
 from loopsup.store.rules import Found, Loaded, Standing, find_rules, name_in, session_rules
 from loopsup.store.trust import NAME, trust, trusted
 
@@ -143,8 +146,15 @@ def test_without_a_repository_only_the_directory_itself_counts(place: Place) -> 
 
 def test_a_session_in_the_home_directory_reads_no_folder_twice(place: Place) -> None:
     place.write(".agents/rules/a.md")
-    assert place.standings(place.home) == {".agents/rules/a.md": "untrusted"}
+    assert place.standings(place.home) == {".agents/rules/a.md": "active"}  # the person's own, here as elsewhere
     assert place.standings() == {"~/.agents/rules/a.md": "active"}
+
+
+def test_a_project_that_leads_into_the_persons_own_folder_does_not_switch_it_off(place: Place) -> None:
+    place.write(".config/loopsup/rules/a.md")
+    (place.project / ".loopsup").mkdir(parents=True)
+    (place.project / ".loopsup" / "rules").symlink_to(place.home / ".config/loopsup/rules")
+    assert place.standings() == {".loopsup/rules/a.md": "active"}
 
 
 def test_folders_of_the_configuration_go_before_the_users_own(place: Place, tmp_path: Path) -> None:
@@ -246,3 +256,15 @@ def test_the_standings_are_all_of_them() -> None:
         "no trigger",
         "unreadable",
     }
+
+
+def test_of_two_that_trust_at_once_neither_is_lost(place: Place) -> None:
+    home = find_home(place.env)
+    home.ensure()
+    other = threading.Thread(target=trust, args=(home, "/two", {"b.md": "2"}))
+    with creation_lock(home.sessions):
+        other.start()
+        other.join(0.05)
+        write_atomic(home.root / NAME, b'{"v": 1, "folders": {"/one": {"a.md": "1"}}}')
+    other.join(30)
+    assert trusted(home) == {"/one": {"a.md": "1"}, "/two": {"b.md": "2"}}

@@ -48,3 +48,15 @@ def test_the_alternate_screen_is_stood_in_for() -> None:
     modes = Modes()
     assert modes.feed(b"\x1b[?1049h") == b"\x1b7\x1b[2J\x1b[H"
     assert modes.feed(b"\x1b[?1049l") == b"\x1b[2J\x1b8"
+
+
+@pytest.mark.parametrize("sequence", [b"\x1b[?%sh", b"\x1b[<%su", b"\x1b[>4;%sm"])
+def test_a_number_without_end_is_no_number(sequence: bytes) -> None:
+    assert Modes().feed(b"a" + sequence % (b"9" * 5000) + b"b").endswith(b"b")
+
+
+def test_what_is_slow_to_draw_and_nothing_to_read_is_left_out() -> None:
+    modes = Modes()
+    assert modes.feed(b"a\x1b#8b\x1b[?5hc\x1b[?5;25ld") == b"abc\x1b[?25ld"
+    modes.feed(b"\x1b[?5h")
+    assert modes.on() == b"\x1b[?5h"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopsup.terminal.child import Size
-from loopsup.terminal.picture import KEPT_BACKLOG, MAX_BACKLOG, Picture
+from loopsup.terminal.picture import KEPT_BACKLOG, MAX_BACKLOG, MAX_MARKS, Picture
 
 SIZE = Size(6, 24)
 
@@ -68,5 +68,22 @@ def test_of_a_flood_the_end_is_drawn() -> None:
         picture.finish()
         picture.close()
         assert picture.lines()[-2] == f"line {MAX_BACKLOG // 8 - 1:07d}"
+
+    asyncio.run(scenario())
+
+
+def test_what_takes_no_column_hides_no_text() -> None:
+    async def scenario() -> None:
+        picture = await drawn("⚠\ufe0f Go on? [y/n]\r\na\u200bb\ufeffc \u202edef".encode())
+        assert picture.lines()[:2] == ["⚠ Go on? [y/n]", "abc def"]
+
+    asyncio.run(scenario())
+
+
+def test_marks_without_end_on_one_character_are_not_kept() -> None:
+    async def scenario() -> None:
+        marks = "\u0334".encode()
+        picture = await drawn(b"a" + marks * 100, b"\x1b[m" + marks * 100, b"b" + marks)
+        assert picture.lines()[0] == "a" + "\u0334" * MAX_MARKS + "b\u0334"
 
     asyncio.run(scenario())
