@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.model_server import Reply, bash, decision, user_texts
 from tests.support.pi_product import PiProduct, product
-from tests.support.pty_world import person
+from tests.support.pty_world import Person, person
 
 pytestmark = [pytest.mark.slow, pytest.mark.pi, pytest.mark.timeout(300)]
 
@@ -29,6 +29,13 @@ def begin(pi: PiProduct) -> Any:
 
 def hurry(pi: PiProduct) -> None:
     pi.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
+
+
+def enter(somebody: Person, line: str) -> None:
+    """A line, pasted and sent: typed keys would open Pi's list of commands."""
+    somebody.types(f"\x1b[200~{line}\x1b[201~")
+    somebody.sees(line)
+    somebody.types("\r")
 
 
 def test_a_loop_beside_a_person_whose_draft_is_left_alone() -> None:
@@ -64,9 +71,9 @@ def test_the_persons_own_commands_inside_it() -> None:
         pi.until(state="waiting", timeout=PATIENCE_S)
         with person(pi, rows=35, cols=110) as somebody:
             somebody.sees("loop waiting 1/50")
-            somebody.types("/loop pause\r")
+            enter(somebody, "/loop pause")
             somebody.sees("loop paused (user) 1/50")
-            somebody.types("/loop status\r")
+            enter(somebody, "/loop status")
             somebody.sees("iteration 1 of 50")
             assert somebody.leaves() == 0
         assert pi.loop()["pauseReason"] == "user"
