@@ -193,16 +193,22 @@ def change(session: Session, event: Event, clock: Clock | None = None, *, tidy: 
 
 
 def _tidy(session: Session) -> None:
-    """End the agent a killed supervisor left, and remove its socket. Only while we own the session."""
+    """End the agent a killed supervisor left, and remove its socket. Only while we own the session.
+
+    One that closed in order has removed its socket: then there is nothing to look for, which would be costly.
+    """
+    try:
+        found = session.socket.lstat()
+    except OSError:
+        return
     import asyncio
 
     from loopsup.cli.common import note
     from loopsup.shell import leftover
 
     asyncio.run(leftover.end(session.folder, session.identity.id, note))
-    with contextlib.suppress(OSError):
-        found = session.socket.lstat()
-        if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+    if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+        with contextlib.suppress(OSError):
             session.socket.unlink()
 
 

@@ -9,6 +9,8 @@ from loopsup.errors import UsageError
 from loopsup.ports import Conversation
 
 TOOL = "loop_control"
+HEADLESS = ("--mode", "rpc")
+INTERFACE = ()  # its own, in a terminal
 
 _OURS = "loopsup chooses how Pi runs; leave it out"
 _SESSION = "loopsup chooses the conversation; use `start --continue REF` for an existing one"
@@ -43,14 +45,19 @@ def check(args: tuple[str, ...]) -> None:
 
 
 def command_line(
-    executable: str, extension: str, session_id: str, resume: Conversation | None, args: tuple[str, ...]
+    executable: str,
+    extension: str,
+    session_id: str,
+    resume: Conversation | None,
+    args: tuple[str, ...],
+    mode: tuple[str, ...] = HEADLESS,
 ) -> list[str]:
     """The argv. A conversation whose file never came to be (nothing was said in it) is opened by its id."""
     if resume is not None and resume.file is not None and resume.file.exists():
         session = ["--session", str(resume.file)]
     else:
         session = ["--session-id", resume.id if resume is not None else session_id]
-    return [executable, "--mode", "rpc", "-e", extension, *session, *_with_tool(args)]
+    return [executable, *mode, "-e", extension, *session, *_with_tool(args)]
 
 
 def _with_tool(args: tuple[str, ...]) -> list[str]:

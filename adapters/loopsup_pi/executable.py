@@ -16,16 +16,16 @@ def find(command: str | None, env: Mapping[str, str]) -> str | None:
     return os.path.abspath(found) if found is not None else None  # noqa: PTH100
 
 
-def missing(command: str | None, env: Mapping[str, str]) -> str | None:
+def missing(command: str | None, env: Mapping[str, str], agent: str = "pi") -> str | None:
     """One sentence with a way on; None if it is there."""
     if find(command, env) is not None:
         return None
     if command is not None:
         return (
-            f"the configured command {command!r} of agent pi is not an executable file; "
-            "correct `command` in [agents.pi] of the configuration"
+            f"the configured command {command!r} of agent {agent} is not an executable file; "
+            f"correct `command` in [agents.{agent}] of the configuration"
         )
     return (
         f"the command `{COMMAND}` is not on PATH; install it with `{INSTALL}` (needs node 22.19 or newer), "
-        "or name it as `command` in [agents.pi] of the configuration"
+        f"or name it as `command` in [agents.{agent}] of the configuration"
     )

@@ -52,6 +52,8 @@ class Link:
         self._path = run_dir
         self._own_dir: str | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._apart = asyncio.Event()  # nobody is connected, and everything that was said has been heard
+        self._apart.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: dict[int, asyncio.Future[str | None]] = {}
         self._next_entry = 1
@@ -80,6 +82,11 @@ class Link:
     @property
     def connected(self) -> bool:
         return self._writer is not None and not self._writer.is_closing()
+
+    async def parted(self, within_s: float) -> None:
+        """Until nobody is connected and all that was said has been heard, but no longer."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._apart.wait(), within_s)
 
     async def tell(self, record: Record) -> bool:
         """Send without an answer; False if nobody is there."""
@@ -147,6 +154,7 @@ class Link:
                         return
                     if not known:
                         known, self._writer = True, writer
+                        self._apart.clear()
                     self._start(self._take(record, writer))
         except (OSError, ValueError, RecursionError) as error:
             self._log(f"the connection of the Pi extension broke: {error}")
@@ -161,6 +169,7 @@ class Link:
 
     async def _tell_gone(self) -> None:
         if self._writer is None:  # no newer connection
+            self._apart.set()
             self._gone()
 
     def _welcome(self, record: Record) -> bool:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from loopsup.ports import (
@@ -129,6 +130,8 @@ class LinkedPi:
         found = conversation(hello)
         if self._guest and launch.resume is not None and found.id != launch.resume.id:
             raise AgentUnableError("pi has moved to another conversation meanwhile")
+        if not self._guest:
+            found = replace(found, cwd=launch.cwd)  # as it was asked for; Pi resolves links in it
         self._extension.serves(found)
         self._started = True
         peer = hello.get("pid")
@@ -213,10 +216,8 @@ class LinkedPi:
             case "command":
                 answer = await self._events.command(str(record.get("line")))
                 return {"done": answer.done, "message": answer.message, "status": answer.status}
-            case "goodbye" if record.get("reason") == "reload":
-                self._reloading = asyncio.get_running_loop().call_later(RELOAD_S, self._not_back)
             case "goodbye":
-                self._leave(_WHY.get(str(record.get("reason")), "Pi was quit"))
+                self._on_goodbye(str(record.get("reason")))
         return None
 
     def _on_taken(self, record: Record) -> None:
@@ -281,6 +282,14 @@ class LinkedPi:
 
     # ---- the end of the connection ----------------------------------------------------------------
 
+    def _on_goodbye(self, reason: str) -> None:
+        if reason == "reload":
+            self._reloading = asyncio.get_running_loop().call_later(RELOAD_S, self._not_back)
+            return
+        if not self._guest and reason in _ELSEWHERE and not self._idle.is_set():
+            self._settle_lost()  # the conversation is left in the middle of a run
+        self._leave(_WHY.get(reason, "Pi was quit"))
+
     def _gone(self) -> None:
         if self._reloading is None:
             self._leave("Pi ended")
@@ -303,11 +312,16 @@ class LinkedPi:
         for output in self._translator.lost():
             self._tell(output)
         self._idle.set()
-        if self._started and not self._closing and not self._over:
+        if self._closing or self._over:
+            return
+        if self._started:
             self._over = True
             self._events.lost(reason)
+        elif not self._extension.hello.done():
+            self._extension.hello.set_exception(AgentUnableError(f"pi ended at its start: {reason}"))
 
 
+_ELSEWHERE = ("new", "resume", "fork")
 _WHY = {
     "quit": "Pi was quit",
     "new": "Pi went to a new conversation",

@@ -27,9 +27,5 @@ def copilot() -> Adapter:
     return PtyAdapter(profiles.KNOWN["copilot-tui"])
 
 
-def pi() -> Adapter:
-    return PtyAdapter(profiles.KNOWN["pi-tui"])
-
-
 def opencode() -> Adapter:
     return PtyAdapter(profiles.KNOWN["opencode-tui"])

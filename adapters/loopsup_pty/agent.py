@@ -35,7 +35,6 @@ from loopsup.terminal.child import TerminalChild
 from loopsup.terminal.stage import Stage
 from loopsup.wire import events as ev
 from loopsup_pty.copilot import CopilotVoice, log_file
-from loopsup_pty.pi import SWITCH, PiVoice
 from loopsup_pty.profiles import Profile
 from loopsup_pty.reading import MENU_ROWS, Reading, Seen, still
 from loopsup_pty.voices import ScreenVoice, Voice
@@ -101,15 +100,13 @@ class PtyAgent:
                 f"{self._name} cannot go on with its earlier conversation by itself; "
                 "where it can with an argument, give that to `start`: -- --resume '--continue' COMMAND"
             )
-        self._stage = Stage(self._told)
+        self._stage = Stage()
         self._reading = Reading(self._stage, self._profile)
         self._voice = self._voice_of(self._reading)
         self._writer = Writer(
             self._stage, self._reading, lambda: self.pid is not None, self._voice.took, self._hint()
         )
         carried = {} if launch.carrier is None else launch.carrier.env
-        if self._profile.log == "pi":
-            carried = {**carried, **SWITCH}
         self._write_server()
         try:
             self._child = await self._stage.spawn(self._argv, cwd=launch.cwd, env={**launch.env, **carried})
@@ -130,8 +127,6 @@ class PtyAgent:
         return AgentStarted(Conversation(identity, None, launch.cwd))
 
     def _voice_of(self, reading: Reading) -> Voice:
-        if self._profile.log == "pi":
-            return PiVoice(reading, self._events)
         if self._profile.log is None:
             return ScreenVoice(reading, self._events)
         resume = self._launch.resume
@@ -153,11 +148,6 @@ class PtyAgent:
         file.unlink(missing_ok=True)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as out:
             out.write(text)
-
-    def _told(self, osc: bytes) -> None:
-        """The program says something to its terminal."""
-        if isinstance(self._voice, PiVoice):
-            self._voice.osc(osc)
 
     async def _offered(self) -> None:
         """The model has the tool. AgentUnableError."""

@@ -33,7 +33,7 @@ class Profile:
     `ready`: at its prompt. `empty`: its input line with nothing typed. `busy`: it works. `menu`: it asks a person
     something. `new`, `again`: arguments for a new and for a resumed conversation; `{id}` is its id. `interrupt`: the
     keys that end a response. `mcp`: the arguments that give it our server, whose configuration is the file `{file}`;
-    None: the model decides in its shell. `log`: whose own word tells of its work ("copilot", "pi").
+    None: the model decides in its shell. `log`: whose own log tells of its work ("copilot").
     """
 
     name: str
@@ -107,16 +107,6 @@ KNOWN: Mapping[str, Profile] = MappingProxyType(
                 interrupt=b"\x03",
                 mcp=("--additional-mcp-config", "@{file}", "--allow-tool", "loopsup"),
                 log="copilot",
-            ),
-            Profile(
-                "pi-tui",
-                "Pi",
-                ("pi",),
-                "npm install -g @earendil-works/pi-coding-agent",
-                tested=True,
-                new=("--session-id", "{id}"),
-                again=("--session-id", "{id}"),
-                log="pi",
             ),
             Profile(
                 "opencode-tui",

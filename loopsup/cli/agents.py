@@ -1,6 +1,7 @@
 """`loopsup agents`: the adapters found, what each can do, and what is missing on this machine.
 
-Every installed adapter is a row, also a broken one: it is named with its error and breaks no other.
+Every installed adapter is a row, also a broken one: it is named with its error and breaks no other. By default a
+row says whether the agent can be started here; `--verbose` adds what it can do, `--json` has everything.
 """
 
 from __future__ import annotations
@@ -19,6 +20,29 @@ from loopsup.ports import Adapter, Broken, Capabilities
 
 VERSION = 1
 NOT_INSTALLED = "not installed"
+# What each capability is for the person at the keyboard.
+CAPABILITIES: Mapping[str, str] = {
+    "abort": "be interrupted",
+    "rewind": "forget an answer that was cut off",
+    "continue_without_message": "go on without a new message",
+    "keep_partial": "keep an answer that was cut off",
+    "hold_tools": "hold a tool back until it is checked",
+    "native_tool": "decide with a tool of its own",
+    "terminate_on_tool": "end its turn with the decision",
+    "follow_up_queue": "take messages while it works",
+    "withdraw": "give such messages back",
+    "turn_events": "count each model call",
+    "usage": "count tokens",
+    "resume": "take up a conversation again",
+    "permissions": "ask before it runs a tool",
+    "deny_tools": "be refused a tool",
+    "verbatim": "get the objective byte for byte",
+    "branches": "branch a conversation",
+    "task_complete": "say itself that a task is complete",
+    "process": "run as a process of this machine",
+    "shell_tool": "decide with `loopsup control` in its shell",
+    "terminal": "show a screen of its own",
+}
 
 
 def agents(
@@ -26,9 +50,10 @@ def agents(
         str | None,
         typer.Option("--path", metavar="NAME", help="Print where a file for an agent is: pi-extension for `pi -e`."),
     ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also say what each can do and what it cannot.")] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Show the agents loopsup can drive, and what each can do."""
+    """Show the agents loopsup can drive, and what is missing for the others."""
     from loopsup import registry
 
     if path is not None:
@@ -44,7 +69,7 @@ def agents(
     if as_json:
         out_json({"version": VERSION, "agents": rows})
     else:
-        for line in text_lines(rows, render.terminal_width()):
+        for line in text_lines(rows, render.terminal_width(), verbose=verbose):
             render.write(line)
     return EXIT_DONE
 
@@ -80,7 +105,7 @@ def unknown(name: str, where: str) -> dict[str, Any]:
     return {"name": name, "summary": None, "missing": None, "error": error, "capabilities": None}
 
 
-def text_lines(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+def text_lines(rows: list[dict[str, Any]], width: int, *, verbose: bool) -> Iterator[str]:
     """The rows for people."""
     if not rows:
         yield "no agent adapter is installed; `pip install loopsup` brings some"
@@ -91,18 +116,29 @@ def text_lines(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
             yield render.one_line(f"{name}: {'unknown' if absent else 'broken'}", width)
             yield from _wrapped(found["error"], width)
             continue
-        yield render.one_line(f"{name}: {'ready' if found['missing'] is None else 'not ready'}", width)
+        missing = found["missing"]
+        if not verbose:
+            told = f"ready · {found['summary']}" if missing is None else f"not ready · {missing}"
+            yield from _wrapped(f"{name}: {told}", width, "")
+            continue
+        yield render.one_line(f"{name}: {'ready' if missing is None else 'not ready'}", width)
         yield from _wrapped(found["summary"], width)
-        if found["missing"] is not None:
-            yield from _wrapped(found["missing"], width)
-        for label, wanted in (("can", True), ("cannot", False)):
-            names = [key.replace("_", " ") for key, able in found["capabilities"].items() if able is wanted]
-            if names:
-                yield from _wrapped(f"{label}: {', '.join(names)}", width)
+        if missing is not None:
+            yield from _wrapped(missing, width)
+        yield from _abilities(found["capabilities"], width)
+    if rows and not verbose:
+        yield from _wrapped("`loopsup agents --verbose` also says what each can do", width, "")
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _abilities(capabilities: Mapping[str, bool], width: int) -> Iterator[str]:
+    for label, wanted in (("can", True), ("cannot", False)):
+        names = [CAPABILITIES[key] for key, able in capabilities.items() if able is wanted]
+        if names:
+            yield from _wrapped(f"{label}: {', '.join(names)}", width)
+
+
+def _wrapped(text: str, width: int, before: str = render.INDENT) -> list[str]:
     import textwrap
 
     clean = " ".join(render.safe(part) for part in text.split())
-    return textwrap.wrap(clean, width, initial_indent=render.INDENT, subsequent_indent=2 * render.INDENT)
+    return textwrap.wrap(clean, width, initial_indent=before, subsequent_indent=before + render.INDENT)

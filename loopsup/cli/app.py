@@ -28,7 +28,8 @@ PROG = "loopsup"
 MIN_HELP = 20  # columns; narrower than this nothing can be read
 MAX_SHOWN = 60  # characters of an objective that are repeated in a hint
 
-# verb -> module of loopsup.cli with a function of that module's name; the order is that of `--help`.
+# verb -> module of loopsup.cli with a function of that module's name; the order is that of `--help`: the loop, taking
+# part in it, what happened, the session, time without a supervisor, this machine, and last what is for programs.
 VERBS: Mapping[str, str] = MappingProxyType(
     {
         "start": "start",
@@ -63,6 +64,30 @@ VERBS: Mapping[str, str] = MappingProxyType(
 )
 # How loopsup and a unit start a supervisor, and what an extension inside an agent asks; not for people.
 HIDDEN = frozenset({"supervise", "host", "reopen"})
+
+
+# The line of a verb in `loopsup --help`, where the first sentence of its own help does not fit into 80 columns.
+SHORT: Mapping[str, str] = MappingProxyType(
+    {
+        "start": "Keep an agent on an objective until it is reached.",
+        "pause": "Pause the loop; the agent may finish first.",
+        "stop": "End the loop for good; the agent may finish first.",
+        "update": "Change the rhythm or the limits of the loop.",
+        "abort": "End what the agent is doing now; the loop pauses.",
+        "wait": "Block until the loop ends or needs a person.",
+        "attach": "Follow the conversation live; leaving changes nothing.",
+        "answer": "Answer the agent's pending question.",
+        "close": "End the session and its agent; the loop is kept.",
+        "heartbeat": "Let the session report on a cadence how it stands.",
+        "reload": "Restart the supervisor after an upgrade.",
+        "tick": "Fire what is due in all loops with `--driver tick`.",
+        "install-timer": "Have `loopsup tick` run regularly.",
+        "agents": "Show the agents loopsup can drive.",
+        "rules": "Show, check, try out and trust stream rules.",
+        "control": "For the agent: report the decision of its iteration.",
+        "mcp": "For agents: serve the tool loop_control over MCP.",
+    }
+)
 
 
 class Verbs(TyperGroup):
@@ -150,7 +175,8 @@ def build(verb: str | None) -> typer.Typer:
     for name in VERBS if verb is None else (verb,):
         module = importlib.import_module(f"loopsup.cli.{VERBS[name]}")
         epilog = getattr(module, "EPILOG", None)
-        app.command(name, cls=Verb, hidden=name in HIDDEN, epilog=epilog)(getattr(module, VERBS[name]))
+        made = app.command(name, cls=Verb, hidden=name in HIDDEN, epilog=epilog, short_help=SHORT.get(name))
+        made(getattr(module, VERBS[name]))
     return app
 
 
@@ -180,7 +206,7 @@ def usage_sentence(error: Exception, verb: str | None, args: Sequence[str] = ())
     if hint := _way_on(verb, args):
         return hint
     format_message = getattr(error, "format_message", error.__str__)
-    text = str(format_message()).strip().rstrip(".")
+    text = " ".join(str(format_message()).split()).rstrip(".,").replace(". Choose from:", "; choose from:")
     if text.startswith("Got unexpected extra argument"):
         words = text.partition("(s) (")[2].removesuffix(")")
         text = f"'{words}' is one argument too many; the session is named with --session NAME"

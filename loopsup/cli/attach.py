@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import sys
 
-from loopsup.cli import acting, selection
+from loopsup.cli import acting, render, selection
+from loopsup.cli.attach_words import so_far
 from loopsup.cli.common import JsonLinesOption, SessionOption, note
 from loopsup.cli.follow import Ending, watch
 from loopsup.cli.screen import JsonLines, Screen, Sink
 from loopsup.cli.selection import Session, left
-from loopsup.core.model import Paused
+from loopsup.core.model import Loop, Paused
 from loopsup.core.reasons import words
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError
 
@@ -31,7 +32,12 @@ def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> i
             return attach_terminal.attach(found)
         except client.UnreachableError as error:
             raise (acting.not_answering(found) if found.alive() else nobody(found)) from error
-    note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(found)}")
+    loop = found.loop()
+    note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(loop)}")
+    if not as_json:
+        if (before := so_far(loop, render.now_ms())) is not None:
+            note(before)
+        note(f"`loopsup logs --session {found.name}` shows what came before")
     try:
         if not as_json and _on_terminal():
             from loopsup.cli import attach_live
@@ -52,9 +58,8 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _meanwhile(session: Session) -> str:
+def _meanwhile(loop: Loop | None) -> str:
     """How to leave, and what that means for the loop as it stands."""
-    loop = session.loop()
     if loop is None:
         return "it has no loop; Ctrl-C leaves"
     if loop.terminal:

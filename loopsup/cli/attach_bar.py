@@ -9,8 +9,8 @@ from typing import Any
 from loopsup.cli.render import one_line
 from loopsup.cli.status_words import headline, recovery_words
 
-LEAVING = "Enter sends a message · Ctrl-C leaves, the loop goes on"
-AFTER = "Enter sends a message · Ctrl-C leaves"
+LEAVING = "Enter sends a message · Ctrl-C or /quit leaves, the loop goes on"
+AFTER = "Enter sends a message · Ctrl-C or /quit leaves"
 ANSWERING = "/allow or /deny answers it"
 GOING_ON = frozenset({"waiting", "queued", "running"})
 

@@ -29,17 +29,16 @@ from loopsup import client
 from loopsup.cli import follow, render
 from loopsup.cli.attach_bar import bar
 from loopsup.cli.attach_output import Above
+from loopsup.cli.attach_words import Hint, Leave, meaning
 from loopsup.cli.common import note
 from loopsup.cli.follow import Ending, Seen
 from loopsup.cli.screen import Screen
 from loopsup.cli.selection import Session, left
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, LoopsupError, SupervisorGoneError
-from loopsup.wire.control import Request
 
 REFRESH_S = 1.0  # the countdown has seconds
 PAINT_S = 0.05  # lines are printed together that come within this: an eye sees no difference
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ALLOW, DENY = "/allow", "/deny"
 
 
 def attach(session: Session) -> int:
@@ -184,9 +183,13 @@ class _View:
 
     async def _send(self, text: str) -> None:
         """One after the other, in the order they were typed. What comes of it is told in a line."""
-        request = self._request(text)
-        if request is None:
-            self.above.line("loopsup: no question is pending, so there is nothing to answer")
+        loop = (self._screen.latest or {}).get("loop") or {}
+        request = meaning(text, loop.get("question"))
+        if isinstance(request, Leave):
+            self._leave(signal.SIGINT)
+            return
+        if isinstance(request, Hint):
+            self.above.line(f"loopsup: {request.text}")
             return
         async with self._saying:
             try:
@@ -195,12 +198,3 @@ class _View:
             except LoopsupError as error:
                 told = f"not sent: {error.message}"
         self.above.line(f"loopsup: {render.safe(told)}")
-
-    def _request(self, text: str) -> Request | None:
-        """What the line means: an answer to the question that is shown, else a message."""
-        word = text.strip()
-        if word not in (ALLOW, DENY):
-            return Request("say", {"text": text})
-        loop = (self._screen.latest or {}).get("loop") or {}
-        question = loop.get("question")
-        return None if question is None else Request("answer", {"allow": word == ALLOW, "id": question["id"]})

@@ -23,7 +23,7 @@ def enable(session: SessionOption = None, as_json: JsonOption = False) -> int:
     found = selection.pick(session)
     path, text = unit(found)
     if sys.platform != "darwin":
-        units.systemctl("show-environment")  # nothing is written where nobody would read it
+        units.user_systemd()  # nothing is written where nobody would read it
     status = dict(mark(found, on=True).status or {})
     changed = units.write(path, text)
     if sys.platform != "darwin":

@@ -9,7 +9,7 @@ from typing import Any
 from loopsup.cli.render import local_time, safe
 from loopsup.core.durations import show
 
-NONE = "no heartbeat; `loopsup heartbeat start --every D` begins one"
+NONE = "no heartbeat; `loopsup heartbeat start --every DUR` begins one"
 
 
 def heartbeat_words(heartbeat: Mapping[str, Any], now: int, zone: tzinfo | None) -> str:
@@ -18,5 +18,7 @@ def heartbeat_words(heartbeat: Mapping[str, Any], now: int, zone: tzinfo | None)
     text = f"every {show(heartbeat['everyMs'])}{asks}, {heartbeat['beats']} so far"
     if heartbeat["state"] == "paused":
         return f"paused ({safe(heartbeat['pauseReason'])}): {text}; `loopsup heartbeat resume` goes on"
-    at, end = (local_time(heartbeat[key], now, zone) for key in ("nextAt", "endsAt"))
-    return f"{text}, the next at {at}; it ends at {end}"
+    end = local_time(heartbeat["endsAt"], now, zone)
+    if heartbeat["nextAt"] is None:
+        return f"{text}, no more before it ends at {end}"
+    return f"{text}, the next at {local_time(heartbeat['nextAt'], now, zone)}; it ends at {end}"

@@ -295,7 +295,7 @@ def _policy_change(before: Policy, after: Policy) -> str:
             "max delay": show_duration(policy.max_delay_ms),
             "time": show_duration(policy.for_ms),
             "iterations": str(policy.max_iterations),
-            "a missed wake": misfire_words(word(policy.misfire)),
+            "what becomes of a missed wake:": misfire_words(word(policy.misfire)),
         }
 
     was, now = words(before), words(after)

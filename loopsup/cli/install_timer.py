@@ -87,7 +87,7 @@ def _systemd(every_ms: int) -> str:
         ]
     )
     place = units.systemd_dir()
-    units.systemctl("show-environment")  # nothing is written where nobody would read it
+    units.user_systemd()  # nothing is written where nobody would read it
     changed = units.write(place / f"{UNIT}.service", service)
     changed = units.write(place / f"{UNIT}.timer", timer) or changed
     if changed:

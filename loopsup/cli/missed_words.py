@@ -19,7 +19,7 @@ _WHY = {
     "supervisor_lost": "its supervisor had ended without closing",
 }
 _DONE = {
-    "woken": "made up for once",
+    "woken": "made up for by one wake",
     "skipped": "skipped, by --misfire",
     "dropped": "not made up for: the time was used up",
 }
@@ -32,10 +32,8 @@ def misfire_words(policy: str | int) -> str:
 
 
 def missed_words(missed: Mapping[str, Any], now: int, zone: tzinfo | None) -> str:
-    """`the wake of 14:00:00 was missed by 3h (the machine slept, …): made up for once`."""
+    """`the wake of 14:00:00 was missed by 3h (the machine slept, …): made up for by one wake`."""
     why, what, count = str(missed["why"]), str(missed["done"]), int(missed["count"])
-    others = f", as {count} in all" if count > 1 else ""
     due, late = local_time(missed["dueAt"], now, zone), span(int(missed["missedByMs"]))
-    return (
-        f"the wake of {due} was missed by {late}{others} ({_WHY.get(why, safe(why))}): {_DONE.get(what, safe(what))}"
-    )
+    more = f", and {count - 1} more after it" if count > 1 else ""
+    return f"the wake of {due} was missed by {late}{more} ({_WHY.get(why, safe(why))}): {_DONE.get(what, safe(what))}"

@@ -100,6 +100,9 @@ def _check(file: Path | None, as_json: bool) -> int:
                 _write(f"{row['path']}: {problem}")
         if not wrong:
             _write(f"{_count(len(rows))}, nothing wrong")
+        idle = [row["name"] for row in rows if row["standing"] in (Standing.UNTRUSTED, Standing.CHANGED)]
+        if idle:
+            _write(f"not trusted, so it does not act: {', '.join(idle)}; see `loopsup rules trust`")
     return UsageError.exit if wrong else EXIT_DONE
 
 
@@ -149,19 +152,20 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     by = f" by {row['shadowedBy']}" if row["shadowedBy"] else ""
     yield f"{row['name']}: {row['standing']}{by}  {row['path']}"
     if row["scope"]:
-        yield f"  in {', '.join(row['scope'])}"
-    yield from _indented(row["triggers"])
+        yield f"  scope: {', '.join(row['scope'])}"
+    yield from _indented(row["triggers"], "trigger: ")
     for told in (row["why"], *row["problems"]):
         if told:
             yield f"  {told}"
 
 
-def _indented(triggers: list[str]) -> Iterator[str]:
+def _indented(triggers: list[str], label: str = "") -> Iterator[str]:
     """Patterns can be long: as much of each as fits into a line."""
     from loopsup.cli import render
 
-    room = max(1, render.terminal_width() - len(render.INDENT))
-    yield from (render.INDENT + render.fit(render.safe(trigger), room) for trigger in triggers)
+    before = render.INDENT + label
+    room = max(1, render.terminal_width() - len(before))
+    yield from (before + render.fit(render.safe(trigger), room) for trigger in triggers)
 
 
 # ---- test -------------------------------------------------------------------------------------------

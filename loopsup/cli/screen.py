@@ -1,7 +1,8 @@
 """Shows a running conversation: streamed text as it comes, everything else line by line.
 
 Rules: the answer that was streamed is not printed a second time when the whole message comes; whatever
-interrupts a streamed answer begins on a line of its own; agent text stays indented also while it streams.
+interrupts a streamed answer begins on a line of its own; agent text stays indented also while it streams. That
+a rule stopped an answer stands below what there was of it, though it is told when it happens.
 """
 
 from __future__ import annotations
@@ -19,6 +20,19 @@ from loopsup.wire import events as ev
 
 ACTIVE = frozenset({"waiting", "queued", "running"})
 QUIET = frozenset({"queued", "running"})  # the iteration's own line says it
+# What an answer that was stopped still sends before its turn ends.
+OF_AN_ANSWER = frozenset(
+    {
+        ev.MESSAGE_DELTA,
+        ev.REASONING_DELTA,
+        ev.TOOL_CALL_DELTA,
+        ev.ASSISTANT_MESSAGE,
+        ev.TOOL_START,
+        ev.TOOL_COMPLETE,
+        ev.ABORT,
+        ev.TTSR_TRIGGERED,
+    }
+)
 
 
 class Sink(Protocol):
@@ -88,8 +102,25 @@ class Screen:
         self._line_open = False
         self._max: int | None = None  # known: somebody tells us the status as it changes
         self._told: tuple[object, ...] | None = None
+        self._stopped: list[Mapping[str, Any]] = []  # the rules that stopped the answer under way
 
     def event(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == ev.TTSR_TRIGGERED:
+            self._stopped.append(event)
+            return
+        if kind not in OF_AN_ANSWER and kind != ev.TURN_END:
+            self._tell_stopped()
+        self._show(event)
+        if kind == ev.TURN_END:
+            self._tell_stopped()
+
+    def _tell_stopped(self) -> None:
+        stopped, self._stopped = self._stopped, []
+        for event in stopped:
+            self._show(event)
+
+    def _show(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
         if event.get("agentId") is None:
             if kind == ev.MESSAGE_DELTA:
@@ -99,7 +130,7 @@ class Screen:
             if kind in (ev.TURN_START, ev.ASSISTANT_MESSAGE):
                 self._streamed.clear()
             if seen:
-                self.finish()
+                self._end_line()
                 return
         if kind == ev.LOOP_TRANSITION and self._max is not None and (event.get("data") or {}).get("to") in ACTIVE:
             return  # the next wake and the iteration's line say more
@@ -118,6 +149,7 @@ class Screen:
             return
         self._told = news
         if loop["state"] not in QUIET or loop.get("intent") or loop.get("late"):
+            self._tell_stopped()
             colour = "dim" if loop["state"] in ACTIVE else "bold"
             text = render.safe(headline(loop, render.now_ms(), self._zone), multiline=True)
             self._print(wrapped(text, self._columns()), colour)
@@ -132,12 +164,16 @@ class Screen:
         return render.terminal_width() if self._width is None else self._width
 
     def finish(self) -> None:
+        self._tell_stopped()
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._line_open:
             self._line_open = False
             render.write("", stream=self._out, flush=self._flush)
 
     def _print(self, text: str, colour: str | None) -> None:
-        self.finish()
+        self._end_line()
         render.write(render.paint(text, colour, self._colour), stream=self._out, flush=self._flush)
 
     def _stream(self, event: Mapping[str, Any]) -> None:

@@ -129,6 +129,7 @@ def start(
         park,
     )
     warn(starting.key_warnings(agent_args))
+    warn(starting.park_warnings(order))
     if foreground:
         warn(warnings)  # the response, which has them too, is for whoever started a process
         return starting.foreground(order, keep=keep, as_json=as_json)

@@ -19,6 +19,8 @@ from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
+from loopsup.core.durations import show
+from loopsup.core.limits import PARKING_FROM_MS
 from loopsup.core.model import Driver
 from loopsup.errors import LoopsupError, NotFoundError, RefusedError
 from loopsup.store.config import load_config
@@ -27,7 +29,7 @@ from loopsup.store.hooks import find_hook
 from loopsup.store.lock import creation_lock
 from loopsup.wire.control import Launch, Request, Response
 
-__all__ = ["Order", "detached", "foreground", "key_warnings"]
+__all__ = ["Order", "detached", "foreground", "key_warnings", "park_warnings"]
 
 # Names and shapes of secrets; one look at the arguments, not a proof.
 _KEY_LIKE = re.compile(
@@ -120,6 +122,17 @@ def key_warnings(args: Iterable[str]) -> list[str]:
             "put keys into the environment or into env_file instead"
         ]
     return []
+
+
+def park_warnings(order: Order) -> list[str]:
+    """A rhythm that never leaves the agent alone for long enough."""
+    longest = order.policy["maxDelayMs"] if order.policy["rhythm"] == "auto" else order.policy["rhythm"]
+    if not order.park or longest >= PARKING_FROM_MS:
+        return []
+    return [
+        f"--park does nothing here: it closes the agent only between wakes at least {show(PARKING_FROM_MS)} apart, "
+        f"and these are at most {show(longest)}"
+    ]
 
 
 def hook_warnings() -> list[str]:

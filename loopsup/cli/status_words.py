@@ -26,6 +26,7 @@ from loopsup.wire.times import parse_instant
 
 LABEL = 11  # columns of the left-hand words
 ENDED = frozenset({"completed", "failed", "stopped"})
+ACTIVE = frozenset({"waiting", "queued", "running"})
 MIN_VALUE = 20  # a value has at least these columns beside its label, else a line of its own
 NARROW = 80  # below this no value is on one line by force
 MAX_LINES = 4  # of a value: a status is to be taken in at a glance
@@ -82,7 +83,10 @@ def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
     if loop is None:
         rows += [*_trouble(status["session"]), ("loop", "none; `loopsup start` gives it one")]
         return _table([*rows, *_heartbeat(status, zone, now)], width)
-    head = headline(loop, now, zone) + next_loop(status)
+    if _silent(status["session"]) and loop["state"] in ACTIVE:  # what it was up to; nobody promises a wake
+        head = f"was {loop['state']} when it was last heard; nobody answers"
+    else:
+        head = headline(loop, now, zone) + next_loop(status)
     rows += [
         *_trouble(status["session"]),
         *_lost(loop, zone, now),
@@ -318,10 +322,14 @@ def _trouble(session: Status) -> list[tuple[str, str]]:
     rows = []
     if session.get("problem"):
         rows.append(("PROBLEM", str(session["problem"])))
-    silent = session["supervisor"]["alive"] and not session["supervisor"]["responding"]
-    if silent and NOT_ANSWERING not in str(session.get("problem")):
+    if _silent(session) and NOT_ANSWERING not in str(session.get("problem")):
         rows.append(("PROBLEM", NOT_ANSWERING))
     return rows
+
+
+def _silent(session: Status) -> bool:
+    """A supervisor lives and does not answer."""
+    return bool(session["supervisor"]["alive"]) and not session["supervisor"]["responding"]
 
 
 def _table(rows: list[tuple[str, str]], width: int) -> str:

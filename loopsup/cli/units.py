@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from loopsup.errors import StorageError, UsageError
+from loopsup.errors import RefusedError, StorageError, UsageError
 from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
 
@@ -70,6 +70,18 @@ def systemd_service(
 def systemctl(*args: str) -> None:
     """`systemctl --user …`. UsageError where there is none or it refuses, in its own words."""
     run("systemctl", "--user", *args)
+
+
+def user_systemd() -> None:
+    """RefusedError where no systemd runs for this user: then there is nobody a unit could be given to."""
+    try:
+        systemctl("show-environment")
+    except UsageError as error:
+        raise RefusedError(
+            "systemd does not run for your user here, so nothing was changed: on a server `loginctl enable-linger` "
+            "starts it; in a container run `loopsup start --foreground`, or `loopsup tick` from a scheduler "
+            f"({error.message})"
+        ) from error
 
 
 # ---- launchd --------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ def parse(text: str) -> int:
     """Milliseconds of a duration. ValueError says in one clause what is wrong with it."""
     match = _GRAMMAR.fullmatch(text) if 0 < len(text) <= MAX_TEXT else None
     if match is None or not any(match.groups()):
-        raise ValueError(f"{_quoted(text)} is not a duration; write it like 90s, 10m, 1h30m or 2d")
+        least = ", at least 1s" if text.endswith("ms") else ""
+        raise ValueError(f"{_quoted(text)} is not a duration; write it like 90s, 10m, 1h30m or 2d{least}")
     total = sum(int(digits) * unit for digits, (unit, _) in zip(match.groups(), _UNITS, strict=True) if digits)
     if total < SECOND:
         raise ValueError(f"{_quoted(text)} is zero; the shortest duration is 1s")

@@ -2,7 +2,7 @@
 
 The same form as the loop's machine: `step(heartbeat, event, now)` gives the next value and what is to be done. A
 beat costs no model call, unless it asks the agent; then it is one turn each, so a heartbeat always has an end.
-A heartbeat that was missed is not made up for: the next one says more.
+A heartbeat that was missed is not made up for: the next one says more. One that is due at the very end still comes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from loopsup.core.model import Moment
 MIN_EVERY_MS = SECOND
 MIN_ASK_MS = MINUTE  # each one is a paid turn
 DEFAULT_FOR_MS = DAY  # as a loop's
+DRIFT_MS = SECOND  # by so much, and less than half a period, the last beat may come after the end: each is a bit late
 
 
 class Rest(StrEnum):
@@ -118,6 +119,20 @@ def beats(heartbeat: Heartbeat | None) -> bool:
     return heartbeat is not None and heartbeat.due is not None
 
 
+def next_beat(heartbeat: Heartbeat) -> Moment | None:
+    """When it beats next; None: no more, because it rests or ends before."""
+    due = heartbeat.due
+    if due is None or due.wall > heartbeat.ends_at + min(DRIFT_MS, heartbeat.every_ms // 2):
+        return None
+    return due
+
+
+def next_due(heartbeat: Heartbeat) -> Moment | None:
+    """When `Time` has something to do: at the next beat, or where there is none, at the end."""
+    due = heartbeat.due
+    return due if due is None or next_beat(heartbeat) is not None else due.plus(heartbeat.ends_at - due.wall)
+
+
 def _begin(heartbeat: Heartbeat | None, event: Begin, now: Moment) -> Beaten:
     least = MIN_ASK_MS if event.ask else MIN_EVERY_MS
     if event.every_ms < least:
@@ -133,7 +148,9 @@ def _begin(heartbeat: Heartbeat | None, event: Begin, now: Moment) -> Beaten:
 def _time(heartbeat: Heartbeat | None, now: Moment) -> Beaten:
     if heartbeat is None:
         return Beaten(None)
-    if now.wall >= heartbeat.ends_at:
+    last = next_beat(heartbeat)
+    ends = last is None or last.wall <= heartbeat.ends_at - heartbeat.every_ms  # it slept through others, too
+    if now.wall >= heartbeat.ends_at and ends:
         return Beaten(None, over=True)
     if heartbeat.due is None or not heartbeat.due.reached(now):
         return Beaten(heartbeat)
@@ -155,7 +172,7 @@ def _rested(heartbeat: Heartbeat | None, why: Rest) -> Heartbeat | None:
 
 def _command(heartbeat: Heartbeat | None, event: Halt | GoOn | End, now: Moment) -> Beaten:
     if heartbeat is None or now.wall >= heartbeat.ends_at:
-        none = "there is no heartbeat in this session; begin one with `loopsup heartbeat start --every D`"
+        none = "there is no heartbeat in this session; begin one with `loopsup heartbeat start --every DUR`"
         return Beaten(heartbeat, reply=Reply(False, none, kind="not_found"))
     match event:
         case Halt() if heartbeat.due is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from loopsup.core.limits import MINUTE, SECOND
+from loopsup.core.limits import MINUTE, PARKING_FROM_MS, SECOND
 from loopsup.core.model import Moment, Waiting
 from loopsup.shell import leftover
 from loopsup.wire import events as words
@@ -19,7 +19,7 @@ from loopsup.wire import events as words
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
 
-FAR_APART_MS = 10 * MINUTE  # an agent and its conversation are up again in seconds: below this it is not worth it
+SETTLING_MS = 2 * SECOND  # of a wait may have passed before the agent is seen to be idle: exactly 10 minutes count
 QUIET_MS = 5 * SECOND  # an agent that goes on by itself after its answer does so within a second or two
 LOOK_AGAIN_MS = MINUTE  # while something runs in the background; a look costs some milliseconds
 
@@ -59,7 +59,8 @@ class Parking:
             return False
         match supervisor.loop.phase if supervisor.loop is not None else None:
             case Waiting(due):
-                return min(due.wall - now.wall, due.mono - now.mono) >= FAR_APART_MS
+                spent = SETTLING_MS + (0 if self._not_before is None else QUIET_MS)
+                return min(due.wall - now.wall, due.mono - now.mono) + spent >= PARKING_FROM_MS
             case _:
                 return False
 

@@ -74,9 +74,8 @@ class Pulse:
 
     def due(self) -> int | None:
         """The monotonic instant at which `tick` has something to do."""
-        if self.state is None or self.state.due is None:
-            return None
-        return max(self.state.due.mono, self._not_before)
+        due = None if self.state is None else core.next_due(self.state)
+        return None if due is None else max(due.mono, self._not_before)
 
     def tick(self, now: Moment) -> None:
         if now.mono >= self._not_before:

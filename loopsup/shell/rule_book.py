@@ -107,7 +107,7 @@ def shortcomings(can: Capabilities, rules: tuple[Rule, ...], settings: RuleSetti
         return "not in force, because it cannot end a response half-way"
     wanted = {rule.context or settings.context for rule in rules}
     found = [
-        (can.terminal, "a message is looked at only once it is whole"),
+        (can.terminal and not can.hold_tools, "a message is looked at only once it is whole"),
         (not can.hold_tools, "a tool may have begun before its arguments are checked"),
         (ContextMode.DISCARD in wanted and not can.rewind, "what was cut off goes or stays as the agent does it"),
         (ContextMode.KEEP in wanted and not can.keep_partial, "what was cut off cannot be kept"),

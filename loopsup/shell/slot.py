@@ -55,8 +55,10 @@ class AgentSlot:
 
     @property
     def stage(self) -> Stage | None:
-        """The screen of the agent that is up, where it has one."""
-        return None if self._agent is None or not self.capabilities.terminal else cast("Staged", self._agent).stage
+        """The screen of the agent that is up, where it has one; a peer has the person's own."""
+        if self._agent is None or self._peer is not None or not self.capabilities.terminal:
+            return None
+        return cast("Staged", self._agent).stage
 
     @property
     def pid(self) -> int | None:

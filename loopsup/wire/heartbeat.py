@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopsup.core.durations import show
-from loopsup.core.heartbeat import Heartbeat
+from loopsup.core.heartbeat import Heartbeat, next_beat
 from loopsup.core.limits import SECOND
 from loopsup.wire.codec import decode, encode
 from loopsup.wire.times import instant, parse_instant
@@ -35,9 +35,9 @@ def status_of(heartbeat: Heartbeat | None) -> dict[str, Any] | None:
     """What `status` shows."""
     if heartbeat is None:
         return None
-    due, last = heartbeat.due, heartbeat.last_at
+    due, last = next_beat(heartbeat), heartbeat.last_at
     return {
-        "state": "active" if due is not None else "paused",
+        "state": "active" if heartbeat.due is not None else "paused",
         "pauseReason": None if heartbeat.rest is None else heartbeat.rest.value,
         "everyMs": heartbeat.every_ms,
         "ask": heartbeat.ask,

@@ -39,13 +39,23 @@ class Faults:
             self._found.append(f"{option}: {error}")
             return None
 
+    def _or(self, option: str, text: str | None, words: str) -> int | None:
+        """A duration where there are `words` as well."""
+        if text is None or text[:1].isdigit():
+            return self.duration(option, text)
+        try:
+            return durations.parse(text)
+        except ValueError as error:
+            self._found.append(f"{option}: {error}, or say {words}")
+            return None
+
     def rhythm(self, text: str | None) -> str | int | None:
         """`auto` or milliseconds."""
-        return text if text == "auto" else self.duration("--every", text)
+        return text if text == "auto" else self._or("--every", text, "auto")
 
     def misfire(self, text: str | None) -> str | int | None:
         """`once`, `skip` or milliseconds."""
-        return text if text in ("once", "skip") else self.duration("--misfire", text)
+        return text if text in ("once", "skip") else self._or("--misfire", text, "once or skip")
 
     def count(self, option: str, text: str | None) -> int | None:
         """A whole number of 1 or more."""

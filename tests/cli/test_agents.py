@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -88,24 +89,32 @@ def test_the_configured_command_is_what_is_looked_for() -> None:
 
 def test_the_page() -> None:
     rows = [row(Adapter()), row(Adapter("it is not installed")), row(Raising())]
-    assert list(agents.text_lines(rows, 60)) == [
+    assert list(agents.text_lines(rows, 60, verbose=False)) == [
+        "fake: ready · a fake agent",
+        "fake: not ready · it is not installed",
+        "fake: broken",
+        "  RuntimeError: boom\\x1b[2J",
+        "`loopsup agents --verbose` also says what each can do",
+    ]
+
+
+def test_the_page_with_what_each_can_do() -> None:
+    rows = [row(Adapter()), row(Adapter("it is not installed")), row(Raising())]
+    lines = list(agents.text_lines(rows, 60, verbose=True))
+    assert list(agents.CAPABILITIES) == list(CAN)
+    cannot = ", ".join(word for name, word in agents.CAPABILITIES.items() if not CAN[name])
+    said = textwrap.wrap(f"cannot: {cannot}", 60, initial_indent="  ", subsequent_indent="    ")
+    can = "  can: be interrupted, take up a conversation again"
+    assert lines == [
         "fake: ready",
         "  a fake agent",
-        "  can: abort, resume",
-        "  cannot: rewind, continue without message, keep partial,",
-        "    hold tools, native tool, terminate on tool, follow up",
-        "    queue, withdraw, turn events, usage, permissions, deny",
-        "    tools, verbatim, branches, task complete, process, shell",
-        "    tool, terminal",
+        can,
+        *said,
         "fake: not ready",
         "  a fake agent",
         "  it is not installed",
-        "  can: abort, resume",
-        "  cannot: rewind, continue without message, keep partial,",
-        "    hold tools, native tool, terminate on tool, follow up",
-        "    queue, withdraw, turn events, usage, permissions, deny",
-        "    tools, verbatim, branches, task complete, process, shell",
-        "    tool, terminal",
+        can,
+        *said,
         "fake: broken",
         "  RuntimeError: boom\\x1b[2J",
     ]
@@ -113,7 +122,8 @@ def test_the_page() -> None:
 
 @pytest.mark.parametrize("width", [20, 33])
 def test_the_page_is_never_wider_than_the_terminal(width: int) -> None:
-    lines = list(agents.text_lines([row(Adapter("x" * 100)), row(Raising())], width))
+    rows = [row(Adapter("x" * 100)), row(Raising())]
+    lines = [*agents.text_lines(rows, width, verbose=True), *agents.text_lines(rows, width, verbose=False)]
     assert max(map(render.columns, lines)) <= width
 
 
@@ -129,6 +139,7 @@ def test_an_agent_only_the_configuration_knows(
         "  not installed: [agents] of the configuration names it, and no adapter of that name is there",
         "codex: unknown",
         "  not installed: default_agent of the configuration names it, and no adapter of that name is there",
+        "`loopsup agents --verbose` also says what each can do",
     ]
 
 

@@ -41,6 +41,7 @@ def python(*argv: str, env: dict[str, str] | None = None, stdin: str = "") -> su
         (["--session", "status"], "options stand after the command: loopsup status --session"),
         (["status", "--bogus"], "no such option: --bogus; see `loopsup status --help`"),
         (["status", "--sesion", "x"], "(Possible options: --json, --session)"),
+        (["heartbeat"], "missing argument 'ACTION'; choose from: start, status, pause, resume, stop; see `"),
         (["status", "--session"], "option '--session' requires an argument; see `loopsup status --help`"),
         (["status", "--json=1"], "does not take a value"),
         (["status", "--session", "a", "--session=b"], "the option --session is given more than once"),
@@ -53,6 +54,13 @@ def python(*argv: str, env: dict[str, str] | None = None, stdin: str = "") -> su
         (["update", "4711"], "update takes no objective"),
         (["update", "--after", "5m"], "update has no --after"),
         (["update"], "update needs at least one of --every"),
+        (["update", "--every", "tenmin"], "or 2d, or say auto"),
+        (["update", "--every", "500ms"], "or 2d, at least 1s"),
+        (
+            ["update", "--misfire", "never"],
+            "--misfire: 'never' is not a duration; write it like 90s, 10m, 1h30m or 2d, ",
+        ),
+        (["update", "--misfire", "never"], "or say once or skip"),
         (["update", "--every", "10", "--for", "0s"], "--every: '10' is not a duration"),
         (["update", "--every", "10", "--for", "0s"], "--for: '0s' is zero"),
         (["wait", "--timeout", "5"], "--timeout: '5' is not a duration"),
@@ -159,6 +167,15 @@ def test_json_behind_the_dashes_is_not_ours(run: Run) -> None:
 def test_windows_is_told_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["status"], platform="win32") == 6
     assert capsys.readouterr().err == "loopsup: loopsup needs Linux or macOS; on Windows run it inside WSL\n"
+
+
+def test_no_line_of_the_help_is_cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("--help").out.splitlines()
+    assert len(lines) > len(app.VERBS) - len(app.HIDDEN)
+    assert [line for line in lines if line.endswith("...") or len(line) > 80] == [
+        "Usage: loopsup [OPTIONS] COMMAND [ARGS]..."
+    ]
 
 
 def test_version_and_help(run: Run) -> None:

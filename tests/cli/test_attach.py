@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from loopsup.store.lock import SessionLock
 from tests.cli.reading import Made, event, json_lines
 
 HINT = "loopsup: watching session 'proj' (demo); Ctrl-C leaves, and the loop goes on\n"
+LOGS = "loopsup: `loopsup logs --session proj` shows what came before\n"
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def test_the_conversation_from_now_on(session: Made, capsys: pytest.CaptureFixtu
     with session.owned(*live, {"closed": "idle"}):
         assert app.run(["attach"]) == 0
     out, err = capsys.readouterr()
-    assert err == HINT
+    assert err == HINT + LOGS
     first, second, *rest = out.split("\n")
     assert first.startswith("── iteration 2 of 50 · ")
     assert (second, rest[0]) == ("  hi", "the session 'proj' was closed (idle)")
@@ -49,11 +51,20 @@ def test_what_is_said_where_no_loop_is_active(session: Made, capsys: pytest.Capt
     session.tell(0, ev.Pause()).decide("continue", 1000)
     with session.owned({"closed": "idle"}):
         assert app.run(["attach"]) == 0
-    assert capsys.readouterr().err.endswith("its loop is paused (by you); Ctrl-C leaves\n")
+    assert "its loop is paused (by you); Ctrl-C leaves\n" in capsys.readouterr().err
     session.tell(2000, ev.Stop())
     with session.owned({"closed": "idle"}):
         assert app.run(["attach"]) == 0
-    assert capsys.readouterr().err.endswith("its loop has ended (stopped); Ctrl-C leaves\n")
+    assert "its loop has ended (stopped); Ctrl-C leaves\n" in capsys.readouterr().err
+
+
+def test_what_the_last_iteration_came_to(session: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    session.decide("continue", 1000)
+    with session.owned({"closed": "idle"}):
+        assert app.run(["attach"]) == 0
+    watching, last, logs = capsys.readouterr().err.splitlines(keepends=True)
+    assert (watching, logs) == (HINT, LOGS)
+    assert re.fullmatch(r"loopsup: iteration 1 decided at .* to continue: all green\n", last)
 
 
 def test_as_json_only_events_are_on_standard_output(session: Made, capsys: pytest.CaptureFixture[str]) -> None:

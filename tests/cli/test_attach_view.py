@@ -10,6 +10,8 @@ import pytest
 
 from loopsup.cli.attach_bar import bar
 from loopsup.cli.attach_output import MOST, TAIL, Above
+from loopsup.cli.attach_words import Hint, Leave, meaning
+from loopsup.wire.control import Request
 
 NOW = 1_791_590_400_000  # 2026-10-10T00:00:00.000Z
 LOOP: dict[str, Any] = {
@@ -36,7 +38,7 @@ def shown(columns: int = 100, now: int = NOW, **changes: Any) -> list[str]:
 def test_the_countdown() -> None:
     assert shown() == [
         "waiting: the next wake is at 00:07:12 (in 7m12s) · iteration 3 of 50",
-        "Enter sends a message · Ctrl-C leaves, the loop goes on",
+        "Enter sends a message · Ctrl-C or /quit leaves, the loop goes on",
     ]
     assert shown(now=NOW + 1000)[0] == "waiting: the next wake is at 00:07:12 (in 7m11s) · iteration 3 of 50"
 
@@ -67,6 +69,30 @@ def test_a_wait_of_a_recovery() -> None:
 def test_before_and_without_a_loop() -> None:
     assert bar(None, NOW, 80) == "connecting"
     assert bar({"loop": None}, NOW, 80).startswith("no loop")
+
+
+UNKNOWN = (
+    "/{} is unknown here and was not sent; there are /allow, /deny and /quit, and a message that begins with / "
+    "is typed with //"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "means"),
+    [
+        (" look  ", False, Request("say", {"text": " look  "})),
+        ("/allow", True, Request("answer", {"allow": True, "id": "q1"})),
+        (" /deny ", True, Request("answer", {"allow": False, "id": "q1"})),
+        ("/deny", False, Hint("no question is pending, so there is nothing to answer")),
+        ("/quit", True, Leave()),
+        ("/stop it", False, Hint(UNKNOWN.format("stop"))),
+        ("/", False, Hint(UNKNOWN.format(""))),
+        ("/\x1b[2J", False, Hint(UNKNOWN.format("\\x1b[2J"))),
+        ("//etc/hosts is wrong", False, Request("say", {"text": "/etc/hosts is wrong"})),
+    ],
+)
+def test_what_a_typed_line_means(line: str, asked: bool, means: Request | Leave | Hint) -> None:
+    assert meaning(line, QUESTION if asked else None) == means
 
 
 @pytest.mark.parametrize("columns", [1, 2, 20, 79])

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from loopsup.cli.app import run
+from loopsup.store.identity import load_identity
+from tests.cli.reading import Made
 
 FAKE = """#!/bin/sh
 echo "$@" >> "$CALLS"
@@ -86,8 +88,11 @@ def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_where_systemd_refuses_nothing_is_written(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.tool("systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n")
-    assert run(["install-timer", "systemd"]) == 2
-    assert "Failed to connect to bus" in capsys.readouterr().err
+    assert run(["install-timer", "systemd"]) == 4
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "Failed to connect to bus" in told
+    assert "loginctl enable-linger" in told
+    assert "loopsup start --foreground" in told
     assert not machine.units.exists()
 
 
@@ -137,11 +142,29 @@ def test_a_crontab_that_cannot_be_read_is_not_replaced(machine: Machine, capsys:
     assert not machine.crontab.exists()
 
 
-@pytest.mark.parametrize("kind", ["systemd", "cron"])
-def test_without_the_tool_it_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "code"), [("systemd", 4), ("cron", 2)])
+def test_without_the_tool_it_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, code: int
+) -> None:
     monkeypatch.setenv("PATH", str(machine.bin))
-    assert run(["install-timer", kind]) == 2
+    assert run(["install-timer", kind]) == code
+    assert "on this machine" in capsys.readouterr().err
     assert not machine.units.exists()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there launchd is asked")
+@pytest.mark.parametrize("tool", ["#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n", None])
+def test_enable_where_no_systemd_runs_for_the_user(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str | None
+) -> None:
+    monkeypatch.setenv("PATH", str(machine.bin))
+    if tool is not None:
+        machine.tool("systemctl", tool)
+    made = Made("proj", machine.root).start()
+    assert run(["enable", "--session", "proj"]) == 4
+    assert "loopsup start --foreground" in capsys.readouterr().err
+    assert not machine.units.exists()
+    assert load_identity(made.folder) == made.identity
 
 
 @pytest.mark.parametrize(

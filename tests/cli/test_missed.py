@@ -23,8 +23,8 @@ MISSED: dict[str, Any] = {
     "done": "woken",
 }
 WORDS = (
-    "the wake of 00:12:00 was missed by 38m, as 4 in all (the supervisor was stopped, held up or restarted): "
-    "made up for once"
+    "the wake of 00:12:00 was missed by 38m, and 3 more after it (the supervisor was stopped, held up or restarted): "
+    "made up for by one wake"
 )
 
 
@@ -32,7 +32,11 @@ WORDS = (
     ("change", "words"),
     [
         ({}, WORDS),
-        ({"count": 1, "why": "asleep", "done": "skipped"}, None),
+        (
+            {"count": 1, "why": "asleep", "done": "skipped"},
+            "the wake of 00:12:00 was missed by 38m (the machine slept, or its clock was set forward): "
+            "skipped, by --misfire",
+        ),
         ({"why": "of\x1b[2J another version", "done": "eaten"}, None),
     ],
 )
@@ -77,7 +81,7 @@ def test_a_skipped_one_and_a_new_policy() -> None:
     rows = history_rows.reduce(tale.records, alive=True).rows
     assert rows[2] == MissedRow(T0 + 50 * MINUTE, Missed(T0 + 12 * MINUTE, 38 * MINUTE, 4, Why.HELD_UP, Done.SKIPPED))
     (note,) = [row for row in rows if isinstance(row, history_rows.NoteRow)]
-    assert note.text == "updated by you: a missed wake skipped → skipped from 1h on"
+    assert note.text == "updated by you: what becomes of a missed wake: skipped → skipped from 1h on"
 
 
 def test_one_that_a_branch_brings_back_is_not_told_again() -> None:

@@ -630,6 +630,40 @@ def test_an_interrupted_stream_goes_on_after_the_interruption() -> None:
     assert screen_of(delta("a"), note, delta("b"), whole) == "  a\nnote: n\n  b\n"
 
 
+STOPPED = event("ttsr_triggered", {"rules": [{"name": "no-foo", "path": "a"}]})
+CUT_OFF = (
+    STOPPED,
+    event("abort", {"reason": "ttsr"}),
+    event("assistant.message", {"turnId": "t", "text": "use foo.b", "toolRequests": []}),
+)
+ENDS = event("assistant.turn_end", {"turnId": "t", "stopReason": "aborted"})
+TOLD = "── stopped by the rule no-foo: it will try again ──\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (delta("use foo.b"), *CUT_OFF, ENDS),
+        (*CUT_OFF, ENDS),
+        CUT_OFF,  # the stream ends here
+        (delta("use foo.b"), STOPPED, event("assistant.turn_start", {"turnId": "u"})),
+    ],
+    ids=["live", "stored", "to the end", "never said as a whole"],
+)
+def test_that_a_rule_stopped_an_answer_stands_below_it(given: tuple[dict[str, Any], ...]) -> None:
+    assert screen_of(*given) == f"  use foo.b\n{TOLD}"
+
+
+def test_that_a_rule_stopped_an_answer_stands_above_what_became_of_the_loop() -> None:
+    out = io.StringIO()
+    screen = Screen(out, colour=False, width=80, zone=UTC)
+    screen.event(delta("use foo.b"))
+    screen.event(STOPPED)
+    screen.status(status(loop(state="paused", pauseReason="user")))
+    screen.finish()
+    assert out.getvalue() == f"  use foo.b\n{TOLD}paused: you paused it. `loopsup resume` goes on.\n"
+
+
 def test_a_sub_agents_stream_does_not_mix_with_the_answer() -> None:
     shown = screen_of(delta("a"), delta("x") | {"agentId": "s"}, delta("b"), event("abort", {"reason": "user"}))
     assert shown == "  ab\naborted by you\n"

@@ -44,7 +44,7 @@ def test_list_says_what_becomes_of_each(run: Run, mine: Callable[..., Path], tmp
     write(".omp/rules/c.md", "just a page\n")
     shown = run("rules", "list").out.splitlines()
     assert shown[0] == "b: untrusted  .loopsup/rules/b.md"
-    assert shown[1:3] == ["  in text, tool:edit(*.ts)", "  foo"]
+    assert shown[1:3] == ["  scope: text, tool:edit(*.ts)", "  trigger: foo"]
     assert shown[3] == "c: no trigger  .omp/rules/c.md"
     assert shown[4] == f"a: active  {tmp_path}/config/loopsup/rules/a.md"
 
@@ -54,7 +54,7 @@ def test_a_long_pattern_is_cut_to_the_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     mine("a", f"---\ntrigger: {'x' * 100}\n---\nText.\n")
-    (line,) = [line for line in run("rules", "list").out.splitlines() if line.startswith("  xx")]
+    (line,) = [line for line in run("rules", "list").out.splitlines() if line.startswith("  trigger: xx")]
     assert len(line) == 40
 
 
@@ -110,6 +110,14 @@ def test_check_names_what_is_wrong(run: Run, mine: Callable[..., Path], text: st
     assert run("rules", "check", str(path)).out == result.out
     assert run("rules", "check", str(path.with_name("good.md"))) == Result(0, "1 rule, nothing wrong\n", "")
     assert answer(run("rules", "check", "--json"))["ok"] is False
+
+
+def test_check_names_the_rules_that_are_not_trusted(run: Run) -> None:
+    write(".loopsup/rules/b.md")
+    told = "1 rule, nothing wrong\nnot trusted, so it does not act: b; see `loopsup rules trust`\n"
+    assert run("rules", "check") == Result(0, told, "")
+    assert run("rules", "trust").code == 0
+    assert run("rules", "check") == Result(0, "1 rule, nothing wrong\n", "")
 
 
 def test_check_of_a_file_that_is_no_rule(run: Run) -> None:

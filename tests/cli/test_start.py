@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from loopsup.cli import agent_choice, follow, launch, making, selection
+from loopsup.cli import agent_choice, follow, launch, making, selection, starting
+from loopsup.cli.policy_options import with_defaults
 from loopsup.core.events import Ticked
 from loopsup.core.model import Completed, Paused, PauseReason
 from loopsup.errors import AgentUnableError, LoopsupError, StorageError, SupervisorGoneError
@@ -595,3 +596,22 @@ def test_stream_rules_that_will_not_act_are_told_at_once(run: Run, starts: Start
     )
     assert run("rules", "trust").code == 0
     assert run(*EVERY, "--session", "b", "x").err == ""
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "park", "warned"),
+    [(599_000, True, True), (600_000, True, False), (599_000, False, False), ("auto", True, False)],
+)
+def test_park_with_a_rhythm_that_never_parks(rhythm: int | str, park: bool, warned: bool, tmp_path: Path) -> None:
+    policy = with_defaults({"rhythm": rhythm})
+    order = starting.Order("look", policy, None, None, None, None, False, None, tmp_path, {}, "resident", park)
+    assert bool(starting.park_warnings(order)) == warned
+
+
+def test_park_where_the_agent_chooses_within_a_short_time(tmp_path: Path) -> None:
+    policy = with_defaults({"rhythm": "auto", "maxDelayMs": 300_000})
+    order = starting.Order("look", policy, None, None, None, None, False, None, tmp_path, {}, "resident", True)
+    assert starting.park_warnings(order) == [
+        "--park does nothing here: it closes the agent only between wakes at least 10m apart, "
+        "and these are at most 5m"
+    ]

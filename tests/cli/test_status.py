@@ -95,6 +95,18 @@ def test_an_owner_that_does_not_answer_gives_the_last_journal_state_and_exit_5(
     assert "answer" in told.err
 
 
+def test_of_an_owner_that_does_not_answer_no_wake_is_promised(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.05)
+    with sessions.live(loop=a_loop(), status=HOLD):
+        told = run("status")
+    assert told.code == 5
+    assert told.out.startswith("was waiting when it was last heard; nobody answers\n")
+    assert "wake" not in told.out
+
+
 OUTCOMES = [(phase, WAIT_EXIT[phase.reason.value]) for phase in PHASES if isinstance(phase, Paused)] + [
     (Completed(NOW.wall), 0),
     (Failed(NOW.wall), 10),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopsup.cli.heartbeat_words import heartbeat_words
 from loopsup.core.heartbeat import (
     Beaten,
     Begin,
@@ -19,6 +20,8 @@ from loopsup.core.heartbeat import (
     Shut,
     Time,
     beats,
+    next_beat,
+    next_due,
     step,
 )
 from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
@@ -89,6 +92,31 @@ def test_it_ends_by_itself() -> None:
     made = step(CLOSED, GoOn(), T0.plus(DAY))
     assert made.reply is not None
     assert not made.reply.ok
+
+
+@pytest.mark.parametrize("late", [0, 20])
+def test_the_one_that_is_due_at_the_end_still_comes(late: int) -> None:
+    heartbeat, now = after(None, Begin(2 * SECOND, for_ms=6 * SECOND)), T0
+    told = []
+    while heartbeat is not None:
+        due = next_due(heartbeat)
+        assert due is not None
+        promised, now = next_beat(heartbeat), due.plus(late)
+        made = step(heartbeat, Time(), now)
+        assert made.beat == (promised is not None), "what is announced comes, and nothing else"
+        told.append((made.beat, made.over))
+        heartbeat = made.heartbeat
+    assert told == [(True, False)] * 3 + [(False, True)]
+
+
+def test_where_no_other_one_fits_it_ends_in_time_and_announces_none() -> None:
+    heartbeat = after(after(None, Begin(10 * MINUTE, for_ms=15 * MINUTE)), Time(), T0.plus(10 * MINUTE))
+    assert heartbeat is not None
+    assert (next_beat(heartbeat), next_due(heartbeat)) == (None, T0.plus(15 * MINUTE))
+    status = status_of(heartbeat)
+    assert status is not None
+    assert (status["state"], status["nextAt"]) == ("active", None)
+    assert "no more before it ends at" in heartbeat_words(status, T0.wall, None)
 
 
 def test_a_close_and_a_death_are_pauses_and_a_reload_is_neither() -> None:

@@ -246,5 +246,7 @@ def test_random_lives() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_ten_thousand_random_lives() -> None:
-    run_state_machine_as_test(Session, settings=settings(max_examples=10_000, stateful_step_count=30, deadline=None))
+@pytest.mark.parametrize("part", range(4))
+def test_ten_thousand_random_lives(part: int) -> None:
+    """In four parts, for as many test processes; each has random lives of its own."""
+    run_state_machine_as_test(Session, settings=settings(max_examples=2500, stateful_step_count=30, deadline=None))

@@ -75,11 +75,15 @@ def test_a_message_the_countdown_a_resize_and_leaving(world: World, terminal: Te
     terminal.child.expect(BAR)
     terminal.child.send("and now?\r")
     world.until_event("user.message", 1, origin="user", text="and now?")
-    terminal.child.sendintr()
+    terminal.child.send("/stop\r")
+    terminal.child.expect("/stop is unknown here and was not sent")
+    terminal.child.send("//etc\r")
+    world.until_event("user.message", 1, origin="user", text="/etc")
+    terminal.child.send("/quit\r")
     terminal.child.expect("left; the loop goes on")
     terminal.over(130)
     assert world.peek()["loop"]["state"] == "waiting"
-    assert world.said("user") == ["are the tests green?", "and now?"]
+    assert world.said("user") == ["are the tests green?", "and now?", "/etc"]
 
 
 def test_a_question_is_answered_from_two_terminals(world: World, terminal: Terminal) -> None:

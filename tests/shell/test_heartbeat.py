@@ -45,6 +45,15 @@ def test_it_reports_without_a_model_call(tmp_path: Path) -> None:
     assert "status" not in told, "no seventh value of the attention's enum"
 
 
+def test_the_beat_at_the_end_is_the_last(tmp_path: Path) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        await begin(world, 10 * MINUTE, for_ms=30 * MINUTE)
+        await asyncio.sleep(31 * 60)
+        assert world.supervisor.status()["heartbeat"] is None
+
+    assert offsets(night(tmp_path, story, FakeAdapter())) == [1, 2, 3]
+
+
 def test_case_225_it_holds_the_session_and_a_paused_one_does_not(tmp_path: Path) -> None:
     async def story(world: World, clock: VirtualClock) -> None:
         await begin(world, 10 * MINUTE)

@@ -74,6 +74,16 @@ def test_it_stays(tmp_path: Path, every: str, park: bool) -> None:
     night(tmp_path, story, FakeAdapter(default=says("continue")))
 
 
+@pytest.mark.parametrize("every", ["10m", "11m"])
+def test_ten_minutes_are_far_enough_apart(tmp_path: Path, every: str) -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        await begin(world, every)
+        await asyncio.sleep(10)
+        assert world.supervisor.parking.parked
+
+    night(tmp_path, story, FakeAdapter(default=says("continue")))
+
+
 def test_a_message_brings_it_back_and_it_is_closed_again(tmp_path: Path) -> None:
     async def story(world: World, clock: VirtualClock) -> None:
         await begin(world)

@@ -1,4 +1,4 @@
-"""The Pi adapter's harness for the conformance suite: the real Pi before a model server that plays scenarios."""
+"""The Pi adapters' harness for the conformance suite: the real Pi before a model server that plays scenarios."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from loopsup.ports import Adapter, Conversation, Launch
 from loopsup.testing.harness import Decide, Hang, Scenario, Talk, UseTool
 from loopsup_pi import create
+from loopsup_pi import terminal as in_terminal
 from tests.support.model_server import Body, ModelServer, Reply, bash, user_texts
 from tests.support.pi_env import PiWorld
 
@@ -15,8 +16,8 @@ from tests.support.pi_env import PiWorld
 class PiHarness:
     """Enter it: it owns the model server."""
 
-    def __init__(self, tmp: Path) -> None:
-        self.adapter: Adapter = create()
+    def __init__(self, tmp: Path, terminal: bool = False) -> None:
+        self.adapter: Adapter = in_terminal() if terminal else create()
         self._server = ModelServer(rule=self._reply)
         self._world = PiWorld(tmp, self._server.url)
         self._scenarios: tuple[Scenario, ...] = ()
