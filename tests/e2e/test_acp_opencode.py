@@ -111,7 +111,6 @@ def test_a_model_that_hangs_is_aborted_and_the_session_goes_on(world: World) -> 
         assert world.loop()["pauseReason"] == "interrupted"
         server.wait_for_hangups(1)
         world.ok("resume", timeout=STARTS_S)
-        world.json("update", *QUICK)
         assert world.run("wait", timeout=STARTS_S).code == 0
     assert world.pairs() == (2, 2)
 
