@@ -121,13 +121,16 @@ def status_object(
     heartbeat: dict[str, Any] | None = None,
     lost: Lost | None = None,
 ) -> dict[str, Any]:
-    """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`."""
-    return {
+    """The status object. `turns`: turn pairs of the iteration in flight, not yet in `loop.llm_calls`.
+
+    A session without a heartbeat has no key for it.
+    """
+    found = {
         "version": VERSION,
         "session": _session(session),
         "loop": None if loop is None else _loop(session, loop, now, turns, question, recovery, lost),
-        "heartbeat": heartbeat,
     }
+    return found if heartbeat is None else {**found, "heartbeat": heartbeat}
 
 
 def without_owner(loop: Loop | None, now: Moment) -> Loop | None:

@@ -50,6 +50,8 @@ def loop_facts(state: str, **differs: object) -> dict[str, Any]:
         "calendarElapsedMs": COUNT,
         "deadlineRemainingMs": COUNT,
         "nextDueAt": None,
+        "driver": "resident",
+        "lastTickAt": None,
         "lastDecision": None,
         "question": None,
         "recovery": None,

@@ -128,7 +128,6 @@ def test_the_whole_object() -> None:
             "lost": None,
             "lastAttention": attention_object(attention, "look", SESSION.for_attention()),
         },
-        "heartbeat": None,
     }
 
 
