@@ -42,7 +42,7 @@ pytestmark = [
 ]
 
 CYCLES = 200
-MARKED = "two-hundred-agents"
+MARKED = f"two-hundred-agents-{os.getpid()}"
 # One tool in the background of the agent, and one that left its session and lost its parent. Then it says hello.
 TOOLS = "sleep 600 >/dev/null 2>&1 & (setsid sleep 600 >/dev/null 2>&1 &)"
 AGENT = f"{TOOLS}; echo up; exec cat"

@@ -18,7 +18,7 @@ from loopsup.shell import leftover
 
 pytestmark = pytest.mark.slow
 
-MARKED = "6f1f-of-this-test"
+MARKED = f"6f1f-of-{os.getpid()}"  # not of a test beside this one
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 
 

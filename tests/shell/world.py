@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -84,7 +85,8 @@ class World:
         self.adapter = adapter
         self.logged: list[str] = []
         self.ended: str | None = None
-        identity = Identity("night", "6f1f", "fake", str(folder), str(folder / "s.sock"), clock.now().wall)
+        own = f"6f1f-{os.getpid()}"  # some tests look for processes that are marked with it
+        identity = Identity("night", own, "fake", str(folder), str(folder / "s.sock"), clock.now().wall)
         self.supervisor = Supervisor(
             identity, folder, adapter, self._launch, permissions, silence_ms, clock, 4711, self.logged.append
         )
