@@ -152,7 +152,9 @@ def test_without_the_tool_it_says_so(
     assert not machine.units.exists()
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="there launchd is asked")
+@pytest.mark.skipif(
+    sys.platform == "darwin", reason="on macOS `enable` asks launchd, so there is no systemd to be missing"
+)
 @pytest.mark.parametrize("tool", ["#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n", None])
 def test_enable_where_no_systemd_runs_for_the_user(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str | None

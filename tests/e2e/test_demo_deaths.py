@@ -274,7 +274,9 @@ def the_tool(world: World) -> int:
     return int((world.root / "tool.pid").read_text())
 
 
-needs_setsid = pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
+needs_setsid = pytest.mark.skipif(
+    shutil.which("setsid") is None, reason="the tool leaves its session by setsid(1), which macOS does not have"
+)
 
 
 @needs_setsid

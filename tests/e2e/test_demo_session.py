@@ -113,7 +113,7 @@ def test_what_is_not_our_socket_is_not_spoken_to(world: World, kind: str) -> Non
         path.mkdir()
     else:
         if os.geteuid() != 0:
-            pytest.skip("only root can make a file of another user")
+            pytest.skip("chown to another user, which makes a socket of theirs, is allowed to root only")
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(str(path))
         os.chown(path, 12345, 12345)
@@ -133,9 +133,11 @@ def small_disk(world: World) -> Iterator[Path]:
     try:
         done = subprocess.run(mount, capture_output=True, check=False, text=True)
     except FileNotFoundError:
-        pytest.skip("there is no mount command")
+        pytest.skip("the full disk is a small tmpfs of its own, and there is no mount command to make one")
     if done.returncode != 0:
-        pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
+        pytest.skip(
+            f"the full disk is a small tmpfs of its own, and mounting one is not permitted: {done.stderr.strip()}"
+        )
     yield world.home
     for process in world.processes():
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself just now

@@ -59,7 +59,9 @@ def test_an_agent_killed_between_iterations_is_brought_back_for_the_next_wake() 
         assert len(pi.data("session.resume")) == 1
 
 
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)")
+@pytest.mark.skipif(
+    shutil.which("setsid") is None, reason="the tool leaves its session by setsid(1), which macOS does not have"
+)
 def test_a_tool_in_a_session_of_its_own_is_ended_by_the_next_supervisor() -> None:
     far = "setsid sh -c 'echo $$ > pid; while :; do sleep 1; done' > /dev/null 2>&1 &"
     with product([Reply("I run it.", [bash(far)]), HANGING, COMPLETE]) as pi:

@@ -37,8 +37,12 @@ from tests.support.fake_agent import FakeAdapter
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid (util-linux)"),
-    pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc"),
+    pytest.mark.skipif(
+        shutil.which("setsid") is None, reason="the tool leaves its session by setsid(1), which macOS does not have"
+    ),
+    pytest.mark.skipif(
+        not Path("/proc/self/fd").is_dir(), reason="open descriptors are counted in /proc, which only Linux has"
+    ),
 ]
 
 CYCLES = 200

@@ -12,7 +12,9 @@ from loopsup.errors import StorageError, UsageError
 from loopsup.store import home as homes
 from loopsup.store.home import MAX_SOCKET_PATH, Home, check_private, find_home, private_dir
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+root_only = pytest.mark.skipif(
+    os.geteuid() != 0, reason="chown to another user, which makes a folder of theirs, is allowed to root only"
+)
 NOBODY = 65534
 
 
