@@ -21,7 +21,7 @@ def stopped_while_waiting(world: World, pid: int) -> int:
     def stopped() -> int | None:
         if world.peek()["loop"]["state"] != "waiting":
             return None
-        world.kill(pid, signal.SIGSTOP)
+        world.halt(pid)
         phase = world.recorded()["phase"]
         if phase["type"] == "waiting":
             return int(phase["due"]["wall"])

@@ -162,7 +162,7 @@ def test_every_code_of_wait_in_one_conversation(world: World) -> None:
     world.ok("pause")
     assert world.run("wait").code == 16
     world.ok("stop")
-    world.ok(*again, "--for", "2s", "the seventh")
+    world.ok(*again, "--for", "4s", "the seventh")
     assert world.run("wait").code == 12
     world.ok("abort")
     world.until(state="paused", pauseReason="duration_limit")

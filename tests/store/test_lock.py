@@ -44,7 +44,7 @@ def test_a_second_process_is_refused_and_told_the_owner(folder: Path, spawn: Spa
     with pytest.raises(LockHeldError, match=f"owned by process {owner.pid}") as caught:
         SessionLock.acquire(folder)
     assert (caught.value.owner, caught.value.exit) == (Owner(owner.pid), RefusedError.exit)
-    owner.communicate("", timeout=10)
+    owner.communicate("", timeout=60)
     assert probe(folder) is None
 
 
