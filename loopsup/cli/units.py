@@ -43,7 +43,8 @@ def plain(text: str) -> str:
     """What a unit file can hold: systemd and XML take neither control characters nor what is no UTF-8."""
     if any(character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff" for character in text):
         raise UsageError(
-            f"{text!a} cannot be written into a unit file, for a control character in it or as it is no UTF-8; rename it"
+            f"{text!a} cannot be written into a unit file, as it has a control character in it or is no UTF-8; "
+            "rename it"
         )
     return text
 
