@@ -71,7 +71,7 @@ def on_opened(loop: Loop, event: Opened, now: Moment) -> Step:
     """
     match loop.phase:
         case Waiting(due) if event.reload or loop.driver is Driver.TICK:
-            return Step(replace(loop, phase=Waiting(now.plus(due.wall - now.wall))))
+            return Step(replace(loop, phase=replace(loop.phase, due=now.plus(due.wall - now.wall))))
         case Queued() if loop.driver is Driver.TICK:
             return Step(unfired(loop, now))
         case Queued(due_at=due_at) if event.reload:
