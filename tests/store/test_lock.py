@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from loopsup.cli import launch
 from loopsup.errors import RefusedError, StorageError
 from loopsup.store import lock as locks
 from loopsup.store.lock import NAME, LockHeldError, Owner, SessionLock, creation_lock, probe
@@ -148,3 +149,8 @@ def test_waiting_to_make_a_session_has_an_end(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(locks, "CREATION_TRIES", 2)
     with creation_lock(folder), pytest.raises(StorageError, match="another loopsup command"), creation_lock(folder):
         pass
+
+
+def test_a_second_start_waits_longer_than_the_first_may_hold_it_up() -> None:
+    """`start` holds the lock until its supervisor owns the session; under load that takes more than ten seconds."""
+    assert locks.CREATION_TRIES * locks.CREATION_RETRY_S > launch.OWNED_TIMEOUT_S
