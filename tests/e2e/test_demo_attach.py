@@ -17,7 +17,7 @@ from tests.support.demo_words import DONE, ON, decide
 from tests.support.terminals import hang_up
 from tests.support.world import LOOPSUP, QUICK, World
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # each wait has its own bound; there are several
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each wait has its own bound; there are several
 
 BAR = "Enter sends a message"
 PASTE_OFF = "\x1b[?2004l"

@@ -13,7 +13,7 @@ from loopsup.wire.times import parse_instant
 from tests.support.demo_words import ON, decide
 from tests.support.world import COUNT, INSTANT, Like, World
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # each wait has its own bound; there are several
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each wait has its own bound; there are several
 
 
 def stopped_while_waiting(world: World, pid: int) -> int:
