@@ -49,7 +49,8 @@ def unit(session: Session) -> tuple[Path, str]:
     command = [*own_command(), "reopen", "--session", session.name]
     if sys.platform == "darwin":
         label = f"loopsup.session.{session.name}"
-        text = units.plist(label, command, ["<key>RunAtLoad</key><true/>"])
+        more = ["<key>RunAtLoad</key><true/>", f"<key>ExitTimeOut</key><integer>{STOP_S}</integer>"]
+        text = units.plist(label, command, more)
         return units.launchd_dir() / f"{label}.plist", text
     more = ["KillMode=mixed", f"TimeoutStopSec={STOP_S}", "", "[Install]", "WantedBy=default.target"]
     text = units.systemd_service(f"loopsup session {session.name}", command, more)
