@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,16 @@ from loopsup.store.home import user_home
 
 KEPT = ("PATH", "LOOPSUP_HOME", "LOOPSUP_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
+
+
+UNFIT = frozenset("\"'\\$")  # in the path of a program systemd starts
+ENV = "/usr/bin/env"
+MAX_SHOWN = 80  # characters of what cannot be written: enough to recognise a long PATH by
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class NoToolError(UsageError):
+    """The machine has no such scheduler."""
 
 
 def kept_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -39,10 +50,32 @@ def systemd_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def systemd_word(text: str) -> str:
-    """One argument or assignment of a unit file, so that systemd reads it as it is."""
-    if "\n" in text or "\r" in text:
-        raise UsageError("a path with a line break in it cannot be written into a unit file; rename it")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
+    """One assignment of a unit file, so that systemd reads it as it is."""
+    return '"' + _written(text).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+
+
+def systemd_command(command: Sequence[str]) -> str:
+    """A command line of a unit file: in the arguments `$` begins a variable, too.
+
+    Not so in the program's own path, which may have no quotes and backslashes at all; `env` takes such a one as an
+    argument.
+    """
+    program, *arguments = command
+    if UNFIT.intersection(program):
+        if "=" in program:
+            raise UsageError(f"{program} cannot be written into a unit file, because of its = ; rename it")
+        program, arguments = ENV, [program, *arguments]
+    return " ".join([systemd_word(program), *(systemd_word(word).replace("$", "$$") for word in arguments)])
+
+
+def _written(text: str) -> str:
+    """The text, if a line of a file can hold it."""
+    if _UNWRITABLE.search(text):
+        raise UsageError(
+            f"{text[:MAX_SHOWN]!a} cannot be written into the file of a unit: there is a line break, another control "
+            "character, or bytes that are no UTF-8 in it; rename it"
+        )
+    return text
 
 
 def systemd_service(
@@ -50,8 +83,7 @@ def systemd_service(
 ) -> str:
     """The text of a service."""
     variables = kept_environment() if env is None else env
-    # `$` is not special in Environment=, so it is not doubled there.
-    lines = [f"Environment={systemd_word(f'{key}={value}').replace('$$', '$')}" for key, value in variables.items()]
+    lines = [f"Environment={systemd_word(f'{key}={value}')}" for key, value in variables.items()]
     return "\n".join(
         [
             "# written by loopsup",
@@ -60,7 +92,7 @@ def systemd_service(
             "",
             "[Service]",
             *lines,
-            f"ExecStart={' '.join(systemd_word(word) for word in command)}",
+            f"ExecStart={systemd_command(command)}",
             *more,
             "",
         ]
@@ -72,15 +104,19 @@ def systemctl(*args: str) -> None:
     run("systemctl", "--user", *args)
 
 
-def user_systemd() -> None:
-    """RefusedError where no systemd runs for this user: then there is nobody a unit could be given to."""
+def user_systemd(instead: str) -> None:
+    """RefusedError where no systemd runs for this user: then there is nobody a unit could be given to.
+
+    `instead`: what does without it.
+    """
     try:
         systemctl("show-environment")
+    except NoToolError as error:
+        raise RefusedError(f"there is no systemd on this machine, so nothing was changed; {instead}") from error
     except UsageError as error:
         raise RefusedError(
-            "systemd does not run for your user here, so nothing was changed: on a server `loginctl enable-linger` "
-            "starts it; in a container run `loopsup start --foreground`, or `loopsup tick` from a scheduler "
-            f"({error.message})"
+            "systemd does not run for your user here, so nothing was changed; on a server `loginctl enable-linger` "
+            f"starts it; {instead} ({error.message})"
         ) from error
 
 
@@ -100,14 +136,14 @@ def plist(label: str, command: Sequence[str], more: Sequence[str], env: Mapping[
             '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
             '<plist version="1.0">',
             "<dict>",
-            f"  <key>Label</key><string>{escape(label)}</string>",
+            f"  <key>Label</key><string>{_xml(label)}</string>",
             "  <key>ProgramArguments</key>",
             "  <array>",
-            *(f"    <string>{escape(word)}</string>" for word in command),
+            *(f"    <string>{_xml(word)}</string>" for word in command),
             "  </array>",
             "  <key>EnvironmentVariables</key>",
             "  <dict>",
-            *(f"    <key>{escape(k)}</key><string>{escape(v)}</string>" for k, v in variables.items()),
+            *(f"    <key>{_xml(k)}</key><string>{_xml(v)}</string>" for k, v in variables.items()),
             "  </dict>",
             *(f"  {line}" for line in more),
             "</dict>",
@@ -115,6 +151,10 @@ def plist(label: str, command: Sequence[str], more: Sequence[str], env: Mapping[
             "",
         ]
     )
+
+
+def _xml(text: str) -> str:
+    return escape(_written(text))
 
 
 # ---- both -----------------------------------------------------------------------------------------
@@ -151,7 +191,7 @@ def run(tool: str, *args: str, stdin: str | None = None, may_fail: Sequence[str]
     """The output of a scheduler's tool. `may_fail`: words in its complaint that mean "there is nothing"."""
     found = shutil.which(tool)
     if found is None:
-        raise UsageError(f"there is no {tool} on this machine; `loopsup install-timer --help` names the other ways")
+        raise NoToolError(f"there is no {tool} on this machine")
     with contextlib.suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             [found, *args],

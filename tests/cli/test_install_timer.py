@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from loopsup.cli import units
 from loopsup.cli.app import run
+from loopsup.errors import UsageError
 from loopsup.store.identity import load_identity
 from tests.cli.reading import Made
 
@@ -86,6 +88,44 @@ def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+def test_what_systemd_would_read_otherwise_is_written_for_it() -> None:
+    """systemd.service(5) and systemd.syntax(7); that the first word keeps its `$` says `systemd-analyze verify`."""
+    command = ["/a b/ü/py", "$HOME", "${A}", "50%", 'say "\\"', "its"]
+    text = units.systemd_service("x", command, env={"A": "$B 1% \\"})
+    assert text.splitlines()[4:7] == [
+        "[Service]",
+        r'Environment="A=$B 1%% \\"',
+        r'ExecStart="/a b/ü/py" "$$HOME" "$${A}" "50%%" "say \"\\\"" "its"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        ("/a 5%/py", r'"/a 5%%/py" "x"'),
+        ("/a=b/py", r'"/a=b/py" "x"'),
+        ("/a$b/py", r'"/usr/bin/env" "/a$$b/py" "x"'),
+        ("/a'b/py", '"/usr/bin/env" "/a\'b/py" "x"'),
+        ("/a\\b/py", r'"/usr/bin/env" "/a\\b/py" "x"'),
+    ],
+)
+def test_a_program_whose_path_systemd_would_not_take(program: str, line: str) -> None:
+    """`systemd-analyze verify`: quotes and backslashes are no part of a program's name, and `$$` stays two."""
+    assert units.systemd_command([program, "x"]) == line
+
+
+@pytest.mark.parametrize("program", ["/a$b=c/py", "/a\nb/py", "/a\tb/py", "/caf\udce9/py"])
+def test_a_path_no_unit_can_name_is_refused(program: str) -> None:
+    with pytest.raises(UsageError, match="rename it"):
+        units.systemd_command([program])
+
+
+@pytest.mark.parametrize("path", ["/a\x01b", "/caf\udce9"])
+def test_a_path_no_plist_can_hold_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="rename it"):
+        units.plist("x", ["/py"], [], {"PATH": path})
+
+
 def test_where_systemd_refuses_nothing_is_written(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.tool("systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n")
     assert run(["install-timer", "systemd"]) == 4
@@ -148,7 +188,9 @@ def test_without_the_tool_it_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(machine.bin))
     assert run(["install-timer", kind]) == code
-    assert "on this machine" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "on this machine" in told
+    assert {"systemd": "install-timer cron` does without it", "cron": "install-timer --help"}[kind] in told
     assert not machine.units.exists()
 
 
@@ -164,7 +206,11 @@ def test_enable_where_no_systemd_runs_for_the_user(
         machine.tool("systemctl", tool)
     made = Made("proj", machine.root).start()
     assert run(["enable", "--session", "proj"]) == 4
-    assert "loopsup start --foreground" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "loopsup start --foreground" in told
+    assert "`--driver tick`" in told
+    assert "install-timer" not in told
+    assert ("enable-linger" in told) == (tool is not None), "where there is no systemd, nothing starts it"
     assert not machine.units.exists()
     assert load_identity(made.folder) == made.identity
 
