@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -21,13 +20,8 @@ from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
 
 KEPT = ("PATH", "LOOPSUP_HOME", "LOOPSUP_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+VIA_SHELL = """/bin/sh -c 'exec "$$0" "$$@"'"""
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
-
-
-UNFIT = frozenset("\"'\\$")  # in the path of a program systemd starts
-ENV = "/usr/bin/env"
-MAX_SHOWN = 80  # characters of what cannot be written: enough to recognise a long PATH by
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class NoToolError(UsageError):
@@ -49,33 +43,26 @@ def systemd_dir(env: Mapping[str, str] = os.environ) -> Path:
     return base / "systemd" / "user"
 
 
+def plain(text: str) -> str:
+    """What a unit file can hold: systemd and XML take neither control characters nor what is no UTF-8."""
+    if any(character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff" for character in text):
+        raise UsageError(
+            f"{text!a} cannot be written into a unit file, as it has a control character in it or is no UTF-8; "
+            "rename it"
+        )
+    return text
+
+
 def systemd_word(text: str) -> str:
-    """One assignment of a unit file, so that systemd reads it as it is."""
-    return '"' + _written(text).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+    """One argument or assignment of a unit file, so that systemd reads it as it is."""
+    plain(text)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
 
 
 def systemd_command(command: Sequence[str]) -> str:
-    """A command line of a unit file: in the arguments `$` begins a variable, too.
-
-    Not so in the program's own path, which may have no quotes and backslashes at all; `env` takes such a one as an
-    argument.
-    """
-    program, *arguments = command
-    if UNFIT.intersection(program):
-        if "=" in program:
-            raise UsageError(f"{program} cannot be written into a unit file, because of its = ; rename it")
-        program, arguments = ENV, [program, *arguments]
-    return " ".join([systemd_word(program), *(systemd_word(word).replace("$", "$$") for word in arguments)])
-
-
-def _written(text: str) -> str:
-    """The text, if a line of a file can hold it."""
-    if _UNWRITABLE.search(text):
-        raise UsageError(
-            f"{text[:MAX_SHOWN]!a} cannot be written into the file of a unit: there is a line break, another control "
-            "character, or bytes that are no UTF-8 in it; rename it"
-        )
-    return text
+    """A command line for ExecStart=. Of a program's own path systemd takes no quotes, and leaves `$$` as it is."""
+    words = " ".join(map(systemd_word, command))
+    return f"{VIA_SHELL} {words}" if any(character in command[0] for character in "'\"\\$") else words
 
 
 def systemd_service(
@@ -83,7 +70,8 @@ def systemd_service(
 ) -> str:
     """The text of a service."""
     variables = kept_environment() if env is None else env
-    lines = [f"Environment={systemd_word(f'{key}={value}')}" for key, value in variables.items()]
+    # `$` is not special in Environment=, so it is not doubled there.
+    lines = [f"Environment={systemd_word(f'{key}={value}').replace('$$', '$')}" for key, value in variables.items()]
     return "\n".join(
         [
             "# written by loopsup",
@@ -136,14 +124,14 @@ def plist(label: str, command: Sequence[str], more: Sequence[str], env: Mapping[
             '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
             '<plist version="1.0">',
             "<dict>",
-            f"  <key>Label</key><string>{_xml(label)}</string>",
+            f"  <key>Label</key><string>{escape(label)}</string>",
             "  <key>ProgramArguments</key>",
             "  <array>",
-            *(f"    <string>{_xml(word)}</string>" for word in command),
+            *(f"    <string>{escape(plain(word))}</string>" for word in command),
             "  </array>",
             "  <key>EnvironmentVariables</key>",
             "  <dict>",
-            *(f"    <key>{_xml(k)}</key><string>{_xml(v)}</string>" for k, v in variables.items()),
+            *(f"    <key>{escape(k)}</key><string>{escape(plain(v))}</string>" for k, v in variables.items()),
             "  </dict>",
             *(f"  {line}" for line in more),
             "</dict>",
@@ -151,10 +139,6 @@ def plist(label: str, command: Sequence[str], more: Sequence[str], env: Mapping[
             "",
         ]
     )
-
-
-def _xml(text: str) -> str:
-    return escape(_written(text))
 
 
 # ---- both -----------------------------------------------------------------------------------------

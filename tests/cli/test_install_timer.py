@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopsup.cli import units
 from loopsup.cli.app import run
-from loopsup.errors import UsageError
 from loopsup.store.identity import load_identity
 from tests.cli.reading import Made
 
@@ -88,42 +86,51 @@ def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
-def test_what_systemd_would_read_otherwise_is_written_for_it() -> None:
-    """systemd.service(5) and systemd.syntax(7); that the first word keeps its `$` says `systemd-analyze verify`."""
-    command = ["/a b/ü/py", "$HOME", "${A}", "50%", 'say "\\"', "its"]
-    text = units.systemd_service("x", command, env={"A": "$B 1% \\"})
-    assert text.splitlines()[4:7] == [
-        "[Service]",
-        r'Environment="A=$B 1%% \\"',
-        r'ExecStart="/a b/ü/py" "$$HOME" "$${A}" "50%%" "say \"\\\"" "its"',
-    ]
-
-
 @pytest.mark.parametrize(
-    ("program", "line"),
+    ("program", "started"),
     [
-        ("/a 5%/py", r'"/a 5%%/py" "x"'),
-        ("/a=b/py", r'"/a=b/py" "x"'),
-        ("/a$b/py", r'"/usr/bin/env" "/a$$b/py" "x"'),
-        ("/a'b/py", '"/usr/bin/env" "/a\'b/py" "x"'),
-        ("/a\\b/py", r'"/usr/bin/env" "/a\\b/py" "x"'),
+        ("/opt/a b%/ü/python", '"/opt/a b%%/ü/python"'),
+        # systemd takes no quotes or backslash in the path of a program, and reads `$$` there as it stands.
+        ("/o'b/py", """/bin/sh -c 'exec "$$0" "$$@"' "/o'b/py\""""),
+        ('/"b"/py', """/bin/sh -c 'exec "$$0" "$$@"' "/\\"b\\"/py\""""),
+        ("/b\\x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/b\\\\x/py\""""),
+        ("/$x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/$$x/py\""""),
     ],
 )
-def test_a_program_whose_path_systemd_would_not_take(program: str, line: str) -> None:
-    """`systemd-analyze verify`: quotes and backslashes are no part of a program's name, and `$$` stays two."""
-    assert units.systemd_command([program, "x"]) == line
+def test_a_program_in_an_odd_place(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, started: str
+) -> None:
+    machine.tool("systemctl", FAKE)
+    monkeypatch.setattr(sys, "executable", program)
+    assert run(["install-timer", "systemd"]) == 0
+    service = (machine.units / "loopsup-tick.service").read_text().splitlines()
+    assert f'ExecStart={started} "-P" "-m" "loopsup" "tick" "--detach"' in service
+    capsys.readouterr()
 
 
-@pytest.mark.parametrize("program", ["/a$b=c/py", "/a\nb/py", "/a\tb/py", "/caf\udce9/py"])
-def test_a_path_no_unit_can_name_is_refused(program: str) -> None:
-    with pytest.raises(UsageError, match="rename it"):
-        units.systemd_command([program])
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+@pytest.mark.parametrize("name", ["a\nb", "a\x01b", "a\udcffb"])
+def test_what_no_unit_file_can_hold_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, name: str
+) -> None:
+    machine.tool("systemctl", FAKE)
+    monkeypatch.setenv("LOOPSUP_HOME", f"/state/{name}")
+    assert run(["install-timer", kind]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written into a unit file" in told
+    assert not machine.units.exists()
 
 
-@pytest.mark.parametrize("path", ["/a\x01b", "/caf\udce9"])
-def test_a_path_no_plist_can_hold_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="rename it"):
-        units.plist("x", ["/py"], [], {"PATH": path})
+@pytest.mark.parametrize(("every", "warned"), [("1m", False), ("5m", True)])
+def test_ticks_far_apart_are_warned_of(
+    machine: Machine, capsys: pytest.CaptureFixture[str], every: str, warned: bool
+) -> None:
+    """Each wake of a loop with `--misfire skip` could fall between two of them."""
+    machine.tool("crontab", CRONTAB)
+    assert run(["install-timer", "cron", "--every", every]) == 0
+    assert ("--misfire skip" in capsys.readouterr().err) is warned
+    assert run(["install-timer", "cron", "--every", every, "--remove"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_where_systemd_refuses_nothing_is_written(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
