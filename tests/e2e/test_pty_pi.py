@@ -129,14 +129,3 @@ def test_a_dialog_nobody_answers_ends_pi_and_pauses_the_loop() -> None:
         assert pi.run("wait", timeout=PATIENCE_S).code == 14
         assert not (pi.project / "made").exists()
         assert "nobody answered the question" in pi.loop()["lastAttention"]["evidence"]["text"]
-
-
-def test_a_project_pi_does_not_trust_yet_is_told_with_its_question() -> None:
-    with product([]) as pi:
-        (pi.project / ".pi" / "extensions").mkdir(parents=True)
-        (pi.project / ".pi" / "extensions" / "its.ts").write_text("export default function () {}\n")
-        words = ["--agent", "pi-tui", "--every", "1h", "--detach", "obj"]
-        told = pi.json("start", *words, code=6, timeout=120)["error"]["message"]
-        assert told.startswith("pi asks a question at its start; run it yourself in this directory once"), told
-        assert "Trust project folder?" in told
-        assert "did not connect" not in told
