@@ -14,17 +14,22 @@ from typing import Annotated
 import typer
 
 from loopsup.cli import units
-from loopsup.cli.common import out
+from loopsup.cli.common import note, out
 from loopsup.cli.launch import own_command
 from loopsup.cli.policy_options import Faults
 from loopsup.core.durations import show
 from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.misfire import TICK_LATE_MS
 from loopsup.errors import EXIT_DONE, UsageError
 
 UNIT = "loopsup-tick"
 LABEL = "loopsup.tick"
 MARK = "# loopsup tick"  # ends our line in the crontab, and is how it is found again
 MAX_CRON_BYTES = 998  # Debian's cron cuts a longer command off in silence, in the middle of a word
+INSTEAD = (
+    "`loopsup install-timer cron` does without it; in a container use `loopsup install-timer kubernetes`, "
+    "or run `loopsup start --foreground`"
+)
 GRACE_S = 60  # in a container: to end the agents in good order
 
 
@@ -60,6 +65,11 @@ def install_timer(
             out(_launchd(every_ms))
         case Kind.KUBERNETES:
             out(_kubernetes(every_ms))
+    if every_ms > TICK_LATE_MS and not remove:
+        note(
+            f"with ticks this far apart a wake is often {show(TICK_LATE_MS)} late or more, which counts as missed: "
+            "loops with `--misfire skip` may never be woken"
+        )
     return EXIT_DONE
 
 
@@ -87,7 +97,7 @@ def _systemd(every_ms: int) -> str:
         ]
     )
     place = units.systemd_dir()
-    units.user_systemd()  # nothing is written where nobody would read it
+    units.user_systemd(INSTEAD)  # nothing is written where nobody would read it
     changed = units.write(place / f"{UNIT}.service", service)
     changed = units.write(place / f"{UNIT}.timer", timer) or changed
     if changed:
@@ -118,7 +128,10 @@ def _remove_systemd() -> str:
 
 
 def _cron(line: str | None, every_ms: int) -> str:
-    before = units.run("crontab", "-l", may_fail=("no crontab",))
+    try:
+        before = units.run("crontab", "-l", may_fail=("no crontab",))
+    except units.NoToolError as error:
+        raise UsageError(f"{error.message}; `loopsup install-timer --help` names the other ways") from error
     # Not `splitlines`, which knows more ends of a line than cron does.
     lines = before.removesuffix("\n").split("\n") if before else []
     kept = [each for each in lines if not each.endswith(MARK)]
