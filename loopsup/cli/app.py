@@ -53,6 +53,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "tick": "tick",
         "install-timer": "install_timer",
         "ls": "ls",
+        "forget": "forget",
         "agents": "agents",
         "rules": "rules",
         "control": "control",
