@@ -38,7 +38,7 @@ def forget(
     older_than: OlderOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Remove a session that is over; the agent keeps its conversation."""
+    """Remove a session that is over; its conversation stays."""
     if ended and session is not None:
         raise UsageError("--session means one session and --ended all that are over; give one of the two")
     if older_than is not None and not ended:

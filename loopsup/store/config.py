@@ -111,16 +111,21 @@ def config_path(env: Mapping[str, str] = os.environ) -> Path:
 
 def load_config(env: Mapping[str, str] = os.environ) -> Config:
     """The configuration in force. ConfigError; StorageError if the file cannot be read."""
-    path = config_path(env)
-    text = _read(path, must_exist=bool(env.get("LOOPSUP_CONFIG")))
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{os.fsdecode(path)} is not valid TOML: {error}") from error
+    path, table = config_path(env), load_table(env)
     try:
         return _config(table, lambda name: os.path.normpath(path.parent.absolute() / _expanded(name, env)))
     except ValueError as error:
         raise ConfigError(f"{os.fsdecode(path)}: {error}") from error
+
+
+def load_table(env: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What stands in the file, empty without one. ConfigError where it is no TOML; StorageError."""
+    path = config_path(env)
+    text = _read(path, must_exist=bool(env.get("LOOPSUP_CONFIG")))
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{os.fsdecode(path)} is not valid TOML: {error}") from error
 
 
 def _expanded(name: str, env: Mapping[str, str]) -> str:
