@@ -1,4 +1,4 @@
-"""Where the files that ship beside the code are: `python -m loopsup.shipped` prints the ready hooks.
+"""Where the files that ship beside the code are: `loopsup hooks list --json` has the ready hooks.
 
 A wheel has them inside the package; an editable install and a checkout have them in `hooks/`.
 """

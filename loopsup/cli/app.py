@@ -56,6 +56,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "forget": "forget",
         "agents": "agents",
         "rules": "rules",
+        "hooks": "hooks",
         "config": "config",
         "control": "control",
         "mcp": "mcp",

@@ -7,17 +7,15 @@ agent's and stays.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loopsup.cli import selection
-from loopsup.cli.common import JsonOption, SessionOption, here, out_json
+from loopsup.cli.common import JsonOption, SessionOption, here, not_for_agents, out_json
 from loopsup.core.durations import parse
 from loopsup.errors import EXIT_DONE, NotFoundError, RefusedError, UsageError
-from loopsup.wire.control import AGENT_MARK
 
 if TYPE_CHECKING:
     from loopsup.store.home import Home
@@ -44,8 +42,7 @@ def forget(
     if older_than is not None and not ended:
         raise UsageError("--older-than belongs to --ended")
     before = _before(older_than)
-    if os.environ.get(AGENT_MARK):
-        raise RefusedError("an agent may not remove sessions; a person does that in a shell of their own")
+    not_for_agents("remove sessions")
     from loopsup.store.home import find_home
     from loopsup.store.lock import creation_lock
     from loopsup.store.sessions import list_sessions
