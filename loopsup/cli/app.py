@@ -55,6 +55,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "ls": "ls",
         "forget": "forget",
         "agents": "agents",
+        "doctor": "doctor",
         "rules": "rules",
         "hooks": "hooks",
         "config": "config",
