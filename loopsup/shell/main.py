@@ -25,7 +25,7 @@ from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
 from loopsup.shell import leftover, reload
 from loopsup.shell.cap import enforce
-from loopsup.shell.control import AGENT_MARK, ControlServer
+from loopsup.shell.control import ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
@@ -40,7 +40,7 @@ from loopsup.store.journal import JournalAppender
 from loopsup.store.limits import SharedLimits
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
-from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
+from loopsup.wire.control import AGENT_MARK, SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
 # The second is the name such a grace has elsewhere; whoever set it there means the same here (D-31).
 GRACE_VARIABLES = ("LOOPSUP_ORPHAN_REAP_GRACE_S", "HERMES_TUI_WS_ORPHAN_REAP_GRACE_S")
