@@ -13,7 +13,7 @@ import pytest
 from loopsup.ports import Accepted, AgentUnableError, Launch, Permissions, Unknown
 from loopsup_pi.agent import PiAgent
 from tests.support import fake_pi
-from tests.support.pi_env import stamped
+from tests.support.agent_env import stamped
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow
