@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -301,6 +302,19 @@ def test_files_are_short_enough_to_be_one_idea() -> None:
         if lines > HARD_LINES:
             long[module.where] = lines
     assert long == {}
+
+
+SILENCED = re.compile(r"# (?:noqa|type: ignore)\b(?:: [A-Z]+\d+(?:, [A-Z]+\d+)*|\[[a-z,-]+\])?(.*)")
+
+
+def test_a_silenced_check_has_its_reason_beside_it() -> None:
+    without = []
+    for module in modules():
+        for number, line in enumerate(module.path.read_text(encoding="utf-8").splitlines(), 1):
+            found = SILENCED.search(line)
+            if found is not None and len(re.findall(r"[A-Za-z]{2,}", found[1])) < 2:
+                without.append(f"{module.where}:{number}: {line.strip()}")
+    assert without == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
