@@ -22,10 +22,10 @@ from loopsup.store import heartbeat as heartbeats
 from loopsup.store import journal, lock
 from loopsup.store.facts import session_facts
 from loopsup.wire.control import Response
-from loopsup.wire.events import LOOP_ATTENTION, LOOP_TRANSITION, TURN_END
+from loopsup.wire.events import LOOP_ATTENTION, LOOP_MISFIRE, LOOP_TRANSITION, TURN_END
 from loopsup.wire.journal import Record
-from loopsup.wire.status import Lost, SessionFacts, lost_of, status_object, without_owner
-from loopsup.wire.transition import transition_data
+from loopsup.wire.status import Lost, SessionFacts, lost_of, missed_object, status_object, without_owner
+from loopsup.wire.transition import newly_missed, transition_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -264,6 +264,9 @@ class _Owned:
         if step.loop != before:
             self._journal.append(now, cause, step.loop)
             self.loop = step.loop
+            missed = newly_missed(before, step.loop, cause)
+            if missed is not None:
+                self._tell(LOOP_MISFIRE, missed_object(missed), now)
             data = transition_data(before, step.loop, cause)
             if data is not None:
                 self._tell(LOOP_TRANSITION, data, now)

@@ -14,6 +14,7 @@ from typing import Any
 from loopsup.cli import render, selection
 from loopsup.cli.common import JsonLinesOption, SessionOption, note, out_json
 from loopsup.cli.history_missed import MissedRow
+from loopsup.cli.history_notes import rhythm_words
 from loopsup.cli.history_recoveries import Recovered, recovered, recovery_words
 from loopsup.cli.history_rows import (
     History,
@@ -22,7 +23,6 @@ from loopsup.cli.history_rows import (
     NoteRow,
     Row,
     reduce,
-    rhythm_words,
 )
 from loopsup.cli.missed_words import missed_words
 from loopsup.core.durations import show as show_duration

@@ -11,13 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from loopsup.cli.history_missed import MissedRow
+from loopsup.cli.history_notes import notes
 from loopsup.cli.history_recoveries import Recovered
-from loopsup.cli.missed_words import misfire_words
 from loopsup.core import events as happened
-from loopsup.core.durations import show as show_duration
-from loopsup.core.misfire import word
-from loopsup.core.model import Auto, Flight, Loop, Paused, Policy, PromptKind
-from loopsup.core.reasons import words as reason_words
+from loopsup.core.model import Driver, Flight, Loop, Paused, Policy, PromptKind, Waiting
 from loopsup.store.journal import DamagedLine
 from loopsup.wire.journal import Record, UnknownVersion
 from loopsup.wire.transition import newly_missed
@@ -121,7 +118,7 @@ class _Builder:
         if after is not None and not same:
             self._heading(record, after)
             before = None
-        for what, text in _notes(record.event, before, after):
+        for what, text in notes(record.event, before, after):
             self.note(record.now.wall, what, text)
         if (missed := newly_missed(self._before, after, record.event)) is not None:
             self._rows.append(MissedRow(record.now.wall, missed))
@@ -138,7 +135,11 @@ class _Builder:
             assert isinstance(row, IterationRow)
             self._rows[self._open.index] = replace(row, outcome="supervisor lost")
         loop = self._before
-        if loop is not None and not loop.terminal and not isinstance(loop.phase, Paused):
+        if loop is None or loop.terminal or isinstance(loop.phase, Paused):
+            return
+        if loop.driver is not Driver.TICK or not isinstance(
+            loop.phase, Waiting
+        ):  # between two ticks nobody has to live
             self.note(self.last_at, "supervisor_lost", "after this its supervisor ended without closing")
 
     def _heading(self, record: Record, loop: Loop) -> None:
@@ -228,81 +229,3 @@ def _outcome(event: happened.Event, flight: Flight) -> tuple[str, str]:
             # What is left ends an iteration whose reminder had not been taken by the agent.
             reason = getattr(event, "reason", "")
             return "no decision", f"the reminder could not be handed over: {reason}" if reason else ""
-
-
-def _notes(event: happened.Event, before: Loop | None, after: Loop | None) -> list[tuple[str, str]]:
-    """What a person should see between the iterations, as (what, text)."""
-    notes: list[tuple[str, str]] = []
-    match event:
-        case happened.Resume() if _went_on(before, after):
-            notes.append(("resumed", "resumed by you"))
-        case happened.Update() if before is not None and after is not None and before.policy != after.policy:
-            notes.append(("updated", _policy_change(before.policy, after.policy)))
-        case happened.Opened(reload=True) if after is not None and not isinstance(after.phase, Paused):
-            notes.append(("reloaded", "the supervisor was restarted"))
-        case happened.Pause() | happened.Stop() if _intent_new(before, after):
-            verb = "pause" if isinstance(event, happened.Pause) else "stop"
-            notes.append((f"{verb}_asked", f"{verb} asked for; it waits until the iteration has settled"))
-        case happened.BranchMoved():
-            notes.append(("branch", "the conversation moved to another branch"))
-        case happened.TtsrInjection(rules) if rules:
-            notes.append(("rule", f"a response was interrupted for {', '.join(rules)} and tried again"))
-        case happened.AgentStartFailed(reason):
-            notes.append(("agent_start_failed", f"the agent could not be started: {reason}"))
-        case _:
-            pass
-    return notes + _new_state(event, before, after)
-
-
-def _new_state(event: happened.Event, before: Loop | None, after: Loop | None) -> list[tuple[str, str]]:
-    if after is None:
-        return [("gone", "no loop on this branch")] if before is not None else []
-    if isinstance(after.phase, Paused):
-        reason = after.phase.reason
-        was = before.phase.reason if before is not None and isinstance(before.phase, Paused) else None
-        return [] if reason is was else [("paused", f"paused: {reason_words(reason)}{_why(event)}")]
-    if after.terminal and (before is None or not before.terminal):
-        by = " by you" if after.state.value == "stopped" else ""
-        return [(after.state.value, f"{after.state.value}{by}")]
-    return []
-
-
-def _why(event: happened.Event) -> str:
-    """The words of a refusal or a loss that led to a pause."""
-    reason = getattr(event, "reason", None)
-    return f" ({reason})" if isinstance(reason, str) else ""
-
-
-def _went_on(before: Loop | None, after: Loop | None) -> bool:
-    """A resume that did something: the pause ended, or the one that was asked for was withdrawn."""
-    if before is None or after is None or isinstance(after.phase, Paused):
-        return False
-    withdrawn = before.flight is not None and before.flight.intent is not None
-    return isinstance(before.phase, Paused) or withdrawn
-
-
-def _intent_new(before: Loop | None, after: Loop | None) -> bool:
-    was = before.flight.intent if before is not None and before.flight is not None else None
-    now = after.flight.intent if after is not None and after.flight is not None else None
-    return now is not None and now is not was
-
-
-def _policy_change(before: Policy, after: Policy) -> str:
-    def words(policy: Policy) -> dict[str, str]:
-        return {
-            "rhythm": rhythm_words(policy),
-            "min delay": show_duration(policy.min_delay_ms),
-            "max delay": show_duration(policy.max_delay_ms),
-            "time": show_duration(policy.for_ms),
-            "iterations": str(policy.max_iterations),
-            "what becomes of a missed wake:": misfire_words(word(policy.misfire)),
-        }
-
-    was, now = words(before), words(after)
-    changes = [f"{key} {was[key]} → {now[key]}" for key in was if was[key] != now[key]]
-    return f"updated by you: {', '.join(changes)}" if changes else "updated by you"  # by less than is shown
-
-
-def rhythm_words(policy: Policy) -> str:
-    """`every 10m` or `auto`."""
-    return "auto" if isinstance(policy.rhythm, Auto) else f"every {show_duration(policy.rhythm.every_ms)}"

@@ -14,11 +14,12 @@ from typing import Annotated
 import typer
 
 from loopsup.cli import units
-from loopsup.cli.common import out
+from loopsup.cli.common import note, out
 from loopsup.cli.launch import own_command
 from loopsup.cli.policy_options import Faults
 from loopsup.core.durations import show
 from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
+from loopsup.core.misfire import TICK_LATE_MS
 from loopsup.errors import EXIT_DONE, UsageError
 
 UNIT = "loopsup-tick"
@@ -60,6 +61,11 @@ def install_timer(
             out(_launchd(every_ms))
         case Kind.KUBERNETES:
             out(_kubernetes(every_ms))
+    if every_ms > TICK_LATE_MS and not remove:
+        note(
+            f"with ticks this far apart a wake is often {show(TICK_LATE_MS)} late or more, which counts as missed: "
+            "loops with `--misfire skip` may never be woken"
+        )
     return EXIT_DONE
 
 

@@ -72,6 +72,13 @@ class Starting:
         os.close(self._reading)
         return response
 
+    def until_over(self, timeout_s: float = END_GRACE_S) -> None:
+        """After `answer` with `leave` false: return when the process has ended, or after the grace."""
+        try:
+            self.child.wait(timeout_s)
+        except subprocess.TimeoutExpired:  # somebody keeps the session open
+            self.child.returncode = 0  # as in `answer`
+
     def end(self) -> None:
         """It closes its session on TERM; KILL is for one that does not."""
         os.close(self._reading)

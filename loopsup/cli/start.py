@@ -6,7 +6,6 @@ Afterwards `start` follows the conversation until the loop ends; leaving (Ctrl-C
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -30,7 +29,6 @@ from loopsup.cli.policy_options import (
 from loopsup.cli.selection import Session
 from loopsup.cli.status_words import ENDED
 from loopsup.cli.wait import exit_code
-from loopsup.clock import mono_ms
 from loopsup.core.model import Driver
 from loopsup.core.policy import check
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, SupervisorGoneError, UsageError
@@ -140,16 +138,11 @@ def start(
 
 
 def _left_to_ticks(session: Session, response: Response, *, as_json: bool) -> int:
-    """Nobody waits for the loop, so there is nothing to follow: its supervisor ends, and then it is a tick's."""
-    from loopsup.cli.launch import END_GRACE_S, OWNED_POLL_S
-
+    """Nobody waits for the loop, so there is nothing to follow: its supervisor has ended, and now it is a tick's."""
     text = (
         f"started in session '{session.name}'; `loopsup tick` fires it when it is due "
         "(`loopsup install-timer` sets up a timer for that)"
     )
-    give_up = mono_ms() + int(END_GRACE_S * 1000)
-    while session.refreshed().alive() and mono_ms() < give_up:
-        time.sleep(OWNED_POLL_S)
     show_result(text, dict(response.status or {}), response.warnings, as_json=as_json)
     return EXIT_DONE
 

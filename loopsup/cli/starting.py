@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from loopsup.cli import acting, agent_choice, launch, making, places
 from loopsup.cli.common import note, show_status, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
+from loopsup.clock import mono_ms
 from loopsup.core.durations import show
 from loopsup.core.limits import PARKING_FROM_MS
 from loopsup.core.model import Driver
@@ -39,7 +41,11 @@ _KEY_LIKE = re.compile(
 
 
 def detached(order: Order) -> tuple[Session, Response]:
-    """Give the order to a supervisor that outlives this process; its response once the loop is accepted."""
+    """Give the order to a supervisor that outlives this process; its response once the loop is accepted.
+
+    A loop that ticks drive has no use for one: there it returns when the supervisor has ended, or after a grace
+    where others keep the session open.
+    """
     request = _request(order)
     with creation_lock_held():
         place = _placed(order)
@@ -50,13 +56,25 @@ def detached(order: Order) -> tuple[Session, Response]:
             with _removed_on_failure(place):
                 begun = launch.begin(_launch(place, order, request), place.session.folder)
                 begun.until_owned(place.session.alive)
+    ticks = order.driver == Driver.TICK
     if begun is not None:
         with _removed_on_failure(place):
-            return place.session.refreshed(), begun.answer()
-    response = acting.ask(place.session, request)
-    if response is None:  # it closed just now, being idle
-        response = launch.reopen(place.session, request)
+            response = begun.answer(leave=not ticks)
+        if ticks:
+            begun.until_over()
+    else:
+        answer = acting.ask(place.session, request)
+        response = answer or launch.reopen(place.session, request)  # it closed just now, being idle
+        if ticks:
+            _until_free(place.session)
     return place.session.refreshed(), response
+
+
+def _until_free(session: Session) -> None:
+    """Return when nobody owns it any more, or after a grace: a follower may keep it open."""
+    give_up = mono_ms() + int(launch.END_GRACE_S * 1000)
+    while session.refreshed().alive() and mono_ms() < give_up:
+        time.sleep(launch.OWNED_POLL_S)
 
 
 def foreground(order: Order, *, keep: bool, as_json: bool) -> int:

@@ -200,7 +200,7 @@ def session_line(session: Status) -> str:
     else:
         clients = session.get("clients") or 0
         serving = "supervisor alive" + (f", {clients} following" if clients else "")
-        serving += ", agent closed until the wake" if session.get("parked") else ""
+        serving += ", agent closed until it is needed" if session.get("parked") else ""
     pid = f" (pid {supervisor['pid']})" if supervisor["alive"] and supervisor.get("pid") else ""
     return f"{session['name']} · {session['agent']} · {serving}{pid} · {session['cwd']}"
 

@@ -20,6 +20,7 @@ from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
 
 KEPT = ("PATH", "LOOPSUP_HOME", "LOOPSUP_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+VIA_SHELL = """/bin/sh -c 'exec "$$0" "$$@"'"""
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
 
 
@@ -38,11 +39,26 @@ def systemd_dir(env: Mapping[str, str] = os.environ) -> Path:
     return base / "systemd" / "user"
 
 
+def plain(text: str) -> str:
+    """What a unit file can hold: systemd and XML take neither control characters nor what is no UTF-8."""
+    if any(character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff" for character in text):
+        raise UsageError(
+            f"{text!a} cannot be written into a unit file, as it has a control character in it or is no UTF-8; "
+            "rename it"
+        )
+    return text
+
+
 def systemd_word(text: str) -> str:
     """One argument or assignment of a unit file, so that systemd reads it as it is."""
-    if "\n" in text or "\r" in text:
-        raise UsageError("a path with a line break in it cannot be written into a unit file; rename it")
+    plain(text)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
+
+
+def systemd_command(command: Sequence[str]) -> str:
+    """A command line for ExecStart=. Of a program's own path systemd takes no quotes, and leaves `$$` as it is."""
+    words = " ".join(map(systemd_word, command))
+    return f"{VIA_SHELL} {words}" if any(character in command[0] for character in "'\"\\$") else words
 
 
 def systemd_service(
@@ -60,7 +76,7 @@ def systemd_service(
             "",
             "[Service]",
             *lines,
-            f"ExecStart={' '.join(systemd_word(word) for word in command)}",
+            f"ExecStart={systemd_command(command)}",
             *more,
             "",
         ]
@@ -103,11 +119,11 @@ def plist(label: str, command: Sequence[str], more: Sequence[str], env: Mapping[
             f"  <key>Label</key><string>{escape(label)}</string>",
             "  <key>ProgramArguments</key>",
             "  <array>",
-            *(f"    <string>{escape(word)}</string>" for word in command),
+            *(f"    <string>{escape(plain(word))}</string>" for word in command),
             "  </array>",
             "  <key>EnvironmentVariables</key>",
             "  <dict>",
-            *(f"    <key>{escape(k)}</key><string>{escape(v)}</string>" for k, v in variables.items()),
+            *(f"    <key>{escape(k)}</key><string>{escape(plain(v))}</string>" for k, v in variables.items()),
             "  </dict>",
             *(f"  {line}" for line in more),
             "</dict>",

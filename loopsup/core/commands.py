@@ -8,7 +8,7 @@ from loopsup.core import policy as policies
 from loopsup.core.effects import Step
 from loopsup.core.events import Close, Pause, Resume, Start, Stop, Update
 from loopsup.core.lifecycle import conclude_closed
-from loopsup.core.misfire import Why
+from loopsup.core.misfire import Held, Why
 from loopsup.core.model import (
     TERMINAL,
     Delivery,
@@ -147,9 +147,13 @@ def _resume_paused(loop: Loop, paused: Paused, now: Moment, idle: bool) -> Step:
         used = f"{loop.iteration_count} of {loop.policy.max_iterations} iterations are used"
         return refuse(loop, f"{used}; raise the limit first with `loopsup update --max-iterations …`")
     kept = None if paused.reason in ATTENTION_REASONS else paused.next_due_at
-    if kept is None or kept > now.wall or loop.driver is Driver.TICK:  # the next tick judges what is past
+    if kept is None or kept > now.wall:
         return done(due_or_queued(loop, now.wall if kept is None else kept, now, idle), "the loop goes on")
-    step = wake(loop, kept, now.wall - kept, Why(paused.reason.value), now, idle)
+    why = Why(paused.reason.value)
+    if loop.driver is Driver.TICK:  # the next tick judges what is past
+        past = Waiting(now.plus(kept - now.wall), Held(why, now.wall))
+        return done(Step(replace(loop, phase=past)), "the loop goes on")
+    step = wake(loop, kept, now.wall - kept, why, now, idle)
     skipped = step.loop is not None and isinstance(step.loop.phase, Waiting)
     return done(step, "the loop goes on" + ("; the wake it missed is skipped" if skipped else ""))
 

@@ -71,7 +71,7 @@ def on_opened(loop: Loop, event: Opened, now: Moment) -> Step:
     """
     match loop.phase:
         case Waiting(due) if event.reload or loop.driver is Driver.TICK:
-            return Step(replace(loop, phase=Waiting(now.plus(due.wall - now.wall))))
+            return Step(replace(loop, phase=replace(loop.phase, due=now.plus(due.wall - now.wall))))
         case Queued() if loop.driver is Driver.TICK:
             return Step(unfired(loop, now))
         case Queued(due_at=due_at) if event.reload:
@@ -100,7 +100,8 @@ def _take_over(loop: Loop, flight: Flight, now: Moment) -> Step:
     if decision.verb is Verb.BLOCK:
         return decided(loop, decision, decision.at, now)
     due = decision.at + next_delay_ms(loop, flight, decision)
-    return Step(pause(loop, PauseReason.SUPERVISOR_LOST, due))
+    settled = replace(loop, last_settled_at=decision.at)  # nobody saw it settle; the wait counts from there
+    return Step(pause(settled, PauseReason.SUPERVISOR_LOST, due))
 
 
 def conclude_closed(loop: Loop, turns: int, now: Moment, *, leaving: bool = False) -> Step:
@@ -110,6 +111,7 @@ def conclude_closed(loop: Loop, turns: int, now: Moment, *, leaving: bool = Fals
         return Step(loop)
     closed = replace(loop, llm_calls=loop.llm_calls + turns)
     if flight.decision is not None:
+        closed = replace(closed, last_settled_at=now.wall)  # the session's end is the iteration's
         step = conclude(closed, flight, flight.decision, now)
         stays = leaving and loop.driver is Driver.TICK
         if step.loop is not None and isinstance(step.loop.phase, Waiting) and not stays:

@@ -48,6 +48,14 @@ class Why(StrEnum):
     SUPERVISOR_LOST = "supervisor_lost"
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A wake whose time passed while its loop was paused: why it was, and when it went on (wall ms)."""
+
+    why: Why
+    until: int
+
+
 class Done(StrEnum):
     """What became of a missed wake."""
 

@@ -16,7 +16,7 @@ from loopsup.core.limits import (
     DEFAULT_MAX_ITERATIONS,
     DEFAULT_MIN_DELAY_MS,
 )
-from loopsup.core.misfire import ONCE, Misfire, Missed
+from loopsup.core.misfire import ONCE, Held, Misfire, Missed
 
 
 class State(StrEnum):
@@ -195,9 +195,13 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The wake timer is armed for `due` (or, where `due` lies at the deadline or later, only the deadline)."""
+    """The wake timer is armed for `due` (or, where `due` lies at the deadline or later, only the deadline).
+
+    `held`: the loop was paused when `due` passed; only a loop that ticks drive still waits then.
+    """
 
     due: Moment
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,9 @@ def lateness(loop: Loop, due: Moment, now: Moment) -> tuple[int, Why]:
     """By how much a wake is overdue on the clock that is further on, and what that says."""
     wall, mono = now.wall - due.wall, now.mono - due.mono
     if loop.driver is Driver.TICK:
-        return wall, Why.NO_TICK
+        held = loop.phase.held if isinstance(loop.phase, Waiting) else None
+        in_time = held is not None and now.wall - held.until <= TICK_LATE_MS
+        return wall, held.why if held is not None and in_time else Why.NO_TICK
     return max(wall, mono), Why.ASLEEP if wall - mono > LATE_MS else Why.HELD_UP
 
 

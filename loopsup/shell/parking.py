@@ -40,6 +40,10 @@ class Parking:
         self._not_before = None
         self._own = self._below()
 
+    def begin(self) -> None:
+        """Another loop begins: what keeps the agent is told anew."""
+        self._told = False
+
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         return self._not_before
@@ -87,7 +91,5 @@ class Parking:
 
     def _below(self) -> set[psutil.Process]:
         """What runs for the agent, itself included, wherever it went."""
-        if not self._supervisor.identity.park:
-            return set()
         found = leftover.marked(self._supervisor.identity.id) | leftover.descendants(self._supervisor.host.slot.pid)
         return {process for process in found if leftover.alive(process)}

@@ -164,8 +164,7 @@ class Supervisor:
             changed = replace(self.identity, park=wanted)
             save_identity(self.folder, changed)
             self.identity = changed
-            if self.host.slot.up:
-                self.parking.came_up()
+        self.parking.begin()
 
     # ---- events into the core ---------------------------------------------------------------------
 

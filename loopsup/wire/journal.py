@@ -164,8 +164,8 @@ def _instants(loop: Loop) -> list[int]:
 
 def _phase_instants(phase: Phase) -> list[int]:
     match phase:
-        case Waiting(due):
-            return [due.wall]
+        case Waiting(due, held):
+            return [due.wall] + ([held.until] if held is not None else [])
         case Queued(due_at, retry=retry):
             return [due_at] + ([retry.wall] if retry is not None else [])
         case Running(flight):

@@ -11,7 +11,7 @@ from loopsup.cli.history_recoveries import Recovered, recovered
 from loopsup.cli.history_rows import IterationRow, LoopRow, NoteRow, Row
 from loopsup.core import events as ev
 from loopsup.core.limits import DAY
-from loopsup.core.model import AbortReason, Auto, Fixed, Loop, Moment, Policy, Stamp
+from loopsup.core.model import AbortReason, Auto, Driver, Fixed, Loop, Moment, Policy, Stamp
 from loopsup.core.step import advance
 from loopsup.store.journal import DamagedLine
 from loopsup.wire.journal import Record, UnknownVersion
@@ -89,6 +89,22 @@ def test_an_iteration_under_way_and_one_whose_supervisor_is_gone() -> None:
     assert Tale().first().rows(alive=False)[2:] == [NoteRow(T0 + 2 * MINUTE, "supervisor_lost", lost)]
     assert Tale().first().at(3 * MINUTE, ev.Pause()).rows(alive=False)[2:] == [
         NoteRow(T0 + 3 * MINUTE, "paused", "paused: by you")
+    ]
+
+
+def test_between_two_ticks_no_supervisor_has_to_live() -> None:
+    start = ev.Start("l1", "make it green", POLICY, None, idle=True, driver=Driver.TICK)
+    tale = Tale().at(0, start)
+    assert tale.rows(alive=False) == [LOOP]
+    tale.at(0, ev.Ticked(idle=True, by=Driver.TICK)).at(0, ev.HandoverAccepted(tale.stamp))
+    under_way = list(tale.records)
+    tale.decide(MINUTE).settle(2 * MINUTE)
+    assert tale.rows(alive=False) == [LOOP, FIRST]
+    tale.records = under_way
+    assert tale.rows(alive=False) == [
+        LOOP,
+        IterationRow(1, T0, "supervisor lost", prompts=1),
+        NoteRow(T0, "supervisor_lost", "after this its supervisor ended without closing"),
     ]
 
 

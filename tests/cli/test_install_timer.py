@@ -86,6 +86,53 @@ def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    ("program", "started"),
+    [
+        ("/opt/a b%/ü/python", '"/opt/a b%%/ü/python"'),
+        # systemd takes no quotes or backslash in the path of a program, and reads `$$` there as it stands.
+        ("/o'b/py", """/bin/sh -c 'exec "$$0" "$$@"' "/o'b/py\""""),
+        ('/"b"/py', """/bin/sh -c 'exec "$$0" "$$@"' "/\\"b\\"/py\""""),
+        ("/b\\x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/b\\\\x/py\""""),
+        ("/$x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/$$x/py\""""),
+    ],
+)
+def test_a_program_in_an_odd_place(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, started: str
+) -> None:
+    machine.tool("systemctl", FAKE)
+    monkeypatch.setattr(sys, "executable", program)
+    assert run(["install-timer", "systemd"]) == 0
+    service = (machine.units / "loopsup-tick.service").read_text().splitlines()
+    assert f'ExecStart={started} "-P" "-m" "loopsup" "tick" "--detach"' in service
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+@pytest.mark.parametrize("name", ["a\nb", "a\x01b", "a\udcffb"])
+def test_what_no_unit_file_can_hold_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, name: str
+) -> None:
+    machine.tool("systemctl", FAKE)
+    monkeypatch.setenv("LOOPSUP_HOME", f"/state/{name}")
+    assert run(["install-timer", kind]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written into a unit file" in told
+    assert not machine.units.exists()
+
+
+@pytest.mark.parametrize(("every", "warned"), [("1m", False), ("5m", True)])
+def test_ticks_far_apart_are_warned_of(
+    machine: Machine, capsys: pytest.CaptureFixture[str], every: str, warned: bool
+) -> None:
+    """Each wake of a loop with `--misfire skip` could fall between two of them."""
+    machine.tool("crontab", CRONTAB)
+    assert run(["install-timer", "cron", "--every", every]) == 0
+    assert ("--misfire skip" in capsys.readouterr().err) is warned
+    assert run(["install-timer", "cron", "--every", every, "--remove"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_where_systemd_refuses_nothing_is_written(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.tool("systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n")
     assert run(["install-timer", "systemd"]) == 4

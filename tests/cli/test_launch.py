@@ -53,6 +53,21 @@ def test_the_answer_comes_back_and_the_child_lives_on(tmp_path: Path) -> None:
         os.waitpid(pid, 0)
 
 
+def test_the_end_of_a_child_that_serves_nobody_is_waited_for_and_not_forced(tmp_path: Path) -> None:
+    line = encode_response(Response({"version": 1}, "started"))
+    body = f"say({line!r})\nopen({str(tmp_path / 'go')!r}).read()\ntell('over')\n"
+    os.mkfifo(tmp_path / "go")
+    starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, body))
+    starting.answer(20, leave=False)
+    starting.until_over(0.05)  # somebody keeps it
+    os.kill(starting.child.pid, 0)
+    assert starting.child.returncode == 0, "the interpreter says nothing of it at its end"
+    (tmp_path / "go").write_text("")
+    starting.child.returncode = None
+    starting.until_over(20)
+    assert (tmp_path / "over").exists()
+
+
 def test_its_error_is_raised_and_the_child_is_gone(tmp_path: Path) -> None:
     line = encode_response(Response(error=AgentUnableError("pi is not installed")))
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, f"say({line!r})\nsignal.pause()\n"))

@@ -15,6 +15,7 @@ from loopsup.core.events import Opened, Pause, Stop, Ticked, Update
 from loopsup.core.model import (
     Decision,
     Delivery,
+    Driver,
     Fixed,
     Flight,
     Loop,
@@ -34,6 +35,7 @@ from loopsup.store import eventlog
 from loopsup.store.journal import read_all
 from loopsup.store.lock import LockHeldError, SessionLock, probe
 from loopsup.wire.journal import Record
+from loopsup.wire.status import missed_object
 from tests.cli.support import NOW, Sessions, a_loop
 
 HOUR = 3_600_000
@@ -148,6 +150,18 @@ def test_a_deadline_that_passed_is_materialised_first(sessions: Sessions, hooks:
     assert json.loads(json.dumps(event)) == event
     offline.change(selection.named("work"), Pause(), At(late + 1))
     assert len(hooks) == 1  # L-104
+
+
+def test_a_missed_wake_is_told_also_where_no_supervisor_found_it(sessions: Sessions) -> None:
+    """A loop that ticks drive: its wake came never, and now its time is up."""
+    folder = sessions.make(loop=a_loop(driver=Driver.TICK))
+    offline.change(selection.named("work"), Pause(), At(30 * HOUR))
+    loop = sessions.loop()
+    assert loop is not None
+    assert loop.last_missed is not None
+    told = [data for kind, data in events(folder) if kind == "loop.misfire"]
+    assert told == [missed_object(loop.last_missed)]
+    assert told[0]["done"] == "dropped"
 
 
 def test_a_refused_command_still_records_what_had_passed(sessions: Sessions, hooks: list[Any]) -> None:

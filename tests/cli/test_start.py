@@ -34,6 +34,7 @@ class Starts:
     def __init__(self) -> None:
         self.launches: list[Launch] = []
         self.answered: Response | LoopsupError | KeyboardInterrupt = STARTED
+        self.left = self.over = False
 
     def begin(self, launched: Launch, folder: Path) -> Starts:
         assert (folder / "session.toml").is_file()
@@ -43,10 +44,15 @@ class Starts:
     def until_owned(self, owned: Callable[[], bool]) -> None:
         assert not owned()
 
-    def answer(self) -> Response:
+    def answer(self, *, leave: bool) -> Response:
+        self.left = leave
         if isinstance(self.answered, Response):
             return self.answered
         raise self.answered
+
+    def until_over(self) -> None:
+        assert not self.left
+        self.over = True
 
 
 @pytest.fixture
@@ -101,6 +107,14 @@ def test_a_new_session_is_made_and_started(run: Run, starts: Starts, tmp_path: P
     assert len(session.id) == 36
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "home" / "sessions" / "work" / "session.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_loop_that_ticks_drive_is_told_when_its_supervisor_has_ended(run: Run, starts: Starts) -> None:
+    result = run(*EVERY, "--driver", "tick", "watch")
+    assert (result.code, starts.over) == (0, True)
+    assert "`loopsup tick` fires it" in result.out
+    assert run("start", "--every", "10m", "--session", "other", "--detach", "watch").code == 0
+    assert (starts.left, len(starts.launches)) == (True, 2)
 
 
 def test_every_option_reaches_the_supervisor(run: Run, starts: Starts, tmp_path: Path) -> None:

@@ -253,3 +253,30 @@ def test_a_resume_leaves_what_is_past_to_the_next_tick() -> None:
     assert (s.live.state, s.prompts) == (State.WAITING, [])
     s.go().tick()
     assert s.iterations == [HOUR]
+    assert s.live.last_missed == Missed(T0.wall, HOUR, 7, Why.USER, Done.WOKEN)
+
+
+def test_a_wake_that_passed_in_a_pause_is_not_put_down_to_ticks_unless_they_stay_away_after_it() -> None:
+    s = ticked(after="10m", policy=replace(policy_of(), misfire=Skip()))
+    s.open().close()
+    s.run_for("25m").open()
+    assert s.resume().ok
+    s.go().run_for("90s").tick()
+    late = 15 * MINUTE + 90_000
+    assert s.live.last_missed == Missed(T0.wall + 10 * MINUTE, late, 2, Why.SESSION_CLOSED, Done.SKIPPED)
+    s.open().pause()
+    s.run_for("25m")
+    assert s.resume().ok
+    s.go().run_for("91s").tick()
+    assert s.live.last_missed is not None
+    assert s.live.last_missed.why is Why.NO_TICK
+
+
+def test_a_deadline_that_passes_over_a_held_wake_says_why_it_was_held() -> None:
+    s = ticked(after="10m", policy=policy_of(for_="1h"))
+    s.open().pause()
+    s.run_for("59m")
+    assert s.resume().ok
+    s.go().run_for("1m").tick()
+    assert s.view() == View("paused", "duration_limit", events=("duration_limit",))
+    assert s.live.last_missed == Missed(T0.wall + 10 * MINUTE, 50 * MINUTE, 6, Why.USER, Done.DROPPED)

@@ -51,6 +51,23 @@ def test_case_62_an_update_into_the_past_is_due_now_once() -> None:
     assert s.iterations == [0, 4 * MINUTE, 5 * MINUTE + 30_000]
 
 
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("end", ["crash", "close"])
+def test_case_62_an_update_moves_a_wake_whose_iteration_nobody_saw_settle(end: str, before: int) -> None:
+    """It had decided when its supervisor died or was closed: the wait counts from there (D-44)."""
+    s = Scenario.scripted(*[says("continue")] * before, says("continue", lasts="30m", decides_after="1m"))
+    s.start()
+    s.run_until(10 * MINUTE * before + MINUTE)
+    if end == "crash":
+        s.crash().open()
+    else:
+        s.close().open()
+    assert s.update(every="30m").ok
+    assert s.resume().ok
+    s.run_until("+1h")
+    assert s.iterations == [*[0] * before, 10 * MINUTE * before, 10 * MINUTE * before + 31 * MINUTE]
+
+
 def test_case_63_update_while_queued_keeps_the_one_wake() -> None:
     s = queued()
     assert s.update(every="30m").ok

@@ -35,6 +35,7 @@ from loopsup.core.events import (
     Update,
 )
 from loopsup.core.limits import DAY, HOUR, MINUTE
+from loopsup.core.misfire import Held, Why
 from loopsup.core.model import (
     TERMINAL,
     AbortReason,
@@ -102,6 +103,7 @@ def flights() -> Iterator[Flight]:
 def phases() -> Iterator[Phase]:
     yield Waiting(NOW.plus(MINUTE))
     yield Waiting(NOW)
+    yield Waiting(T0, Held(Why.USER, NOW.wall))
     yield Waiting(T0.plus(2 * DAY))
     yield Queued(T0.wall)
     yield Queued(T0.wall, attempts=5, retry=NOW)

@@ -106,7 +106,7 @@ def test_close_in_mid_turn_pauses_and_leaves_no_process() -> None:
         it.begin("--allow-all")
         it.file_text("pid")
         it.act("close")
-        it.wait_for(lambda: it.processes() == [], "the end of everything")
+        it.until_deserted()
         loop = it.wait(expect=17)
         assert (loop["pauseReason"], loop["llmCalls"]) == ("session_closed", 1)
         assert it.balanced()

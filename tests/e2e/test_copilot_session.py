@@ -179,7 +179,7 @@ def test_what_cannot_be_started_says_what_to_do_and_leaves_nothing(env: dict[str
         assert words in refused["message"]
         assert "\n" not in refused["message"]
         assert [path.name for path in (it.home / "sessions").iterdir() if path.name[0] != "."] == []
-        it.wait_for(lambda: it.processes() == [], "the end of everything")
+        it.until_deserted()
 
 
 def test_options_after_the_dashes_are_checked_before_anything_starts() -> None:

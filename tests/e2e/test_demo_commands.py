@@ -165,7 +165,7 @@ def test_close_while_an_iteration_runs(world: World) -> None:
     assert (closed["loop"]["pauseReason"], closed["loop"]["llmCalls"]) == ("session_closed", 1)
     world.until_over(agent)
     assert world.pairs() == (1, 1)
-    world.wait_for(lambda: not world.processes(), "the end of the supervisor")
+    world.until_deserted()
     world.ok("resume")
     assert world.run("wait").code == 0
     assert (world.loop()["iterationCount"], world.loop()["llmCalls"]) == (2, 2)

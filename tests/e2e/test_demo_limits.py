@@ -85,7 +85,7 @@ def test_the_deadline_while_nobody_was_there_comes_before_the_refusal(world: Wor
     assert event == found["lastAttention"]
     world.json("resume", code=4)
     assert len(world.events("loop.attention")) == 1
-    world.wait_for(lambda: not world.processes(), "the end of the supervisor that refused")
+    world.until_deserted()
     world.ok("update", "--for", "1h")
     assert world.loop()["pauseReason"] == "duration_limit"
 
@@ -94,7 +94,7 @@ def test_update_without_a_supervisor_and_bad_values_change_nothing(world: World)
     world.start([decide(ON)])
     world.until(state="waiting")
     world.ask("close")
-    world.wait_for(lambda: not world.processes(), "the end of the supervisor")
+    world.until_deserted()
     before = world.journal()
     for argv in (("--every", "59s"), ("--every", "10"), ("--max-iterations", "0"), ("--for", "0s"), ()):
         assert world.run("update", *argv).code == 2, argv

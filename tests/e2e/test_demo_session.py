@@ -142,7 +142,7 @@ def small_disk(world: World) -> Iterator[Path]:
     for process in world.processes():
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself just now
             process.terminate()
-    world.wait_for(lambda: not world.processes(), "the end of the supervisors")
+    world.until_deserted()
     subprocess.run(["umount", "-l", str(world.home)], check=True)
 
 
@@ -233,7 +233,7 @@ def test_what_lies_in_the_way_of_a_socket_is_told_and_not_removed(world: World) 
     world.start([decide(ON), decide(DONE)])
     world.until(state="waiting")
     world.ok("close")
-    world.wait_for(lambda: not world.processes(), "the end of the supervisor")
+    world.until_deserted()
     path = world.socket()
     path.mkdir()
     before = world.journal()

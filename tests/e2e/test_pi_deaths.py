@@ -120,7 +120,7 @@ def test_a_supervisor_killed_between_iterations_fires_nothing_until_it_is_resume
         agent = pi.the_pi().pid
         pi.kill(pi.supervisor())
         pi.until_over(agent)
-        assert pi.processes() == []  # nobody is there who could fire
+        pi.until_deserted()  # nobody is there who could fire
         loop = pi.loop()
         assert (loop["state"], loop["pauseReason"], loop["nextDueAt"]) == ("paused", "supervisor_lost", None)
         assert len(pi.requests) == 1
@@ -157,7 +157,7 @@ def test_close_in_mid_turn_pauses_and_leaves_no_process() -> None:
         pi.begin()
         pi.file_text("pid")
         pi.act("close")
-        pi.wait_for(lambda: pi.processes() == [], "the end of everything")
+        pi.until_deserted()
         loop = pi.wait(expect=17)
         assert (loop["pauseReason"], loop["llmCalls"]) == ("session_closed", 1)
         assert pi.balanced()
@@ -215,7 +215,7 @@ def test_close_ends_a_pi_that_stands_still() -> None:
         pi.server.wait_for_requests(1)
         pi.the_pi().suspend()
         pi.act("close")
-        pi.wait_for(lambda: pi.processes() == [], "the end of everything")
+        pi.until_deserted()
         assert pi.loop()["pauseReason"] == "session_closed"
 
 

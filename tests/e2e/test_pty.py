@@ -29,7 +29,7 @@ def test_from_start_to_complete_in_one_conversation(world: World) -> None:
     assert [text.startswith("[0] loop_control recorded") for text in kept(world, "tool")] == [True, True]
     assert world.json("close")["session"]["supervisor"]["alive"] is False
     world.until_over(pid)
-    assert world.processes() == []
+    world.until_deserted()
 
 
 def test_without_a_decision_it_is_reminded_how_to_make_one(world: World) -> None:
@@ -145,7 +145,7 @@ def test_the_supervisor_is_killed_before_a_persons_eyes(world: World) -> None:
         assert b"`loopsup resume --session project` goes on" in somebody.all
     world.until_over(agent)
     assert world.loop()["pauseReason"] == "supervisor_lost"
-    assert world.processes() == []
+    world.until_deserted()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)

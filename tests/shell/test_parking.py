@@ -128,6 +128,25 @@ def test_work_in_the_background_keeps_it_and_is_told_once(tmp_path: Path) -> Non
     night(tmp_path, story, FakeAdapter(default=says("continue")))
 
 
+def test_work_of_before_the_loop_keeps_it_too(tmp_path: Path) -> None:
+    """The session lives already: a message or the loop before may have started something."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        env = {**os.environ, leftover.MARK: world.supervisor.identity.id}
+        await world.supervisor.host.start()
+        with subprocess.Popen(["sleep", "600"], env=env) as work, contextlib.closing(Killed(work)):
+            response = await world.ask("start", objective="look", policy={"rhythm": ms("1h")}, park=True)
+            assert response.error is None
+            await world.until(lambda: world.place == ("waiting", None))
+            await asyncio.sleep(200)
+            assert world.adapter.newest.closed == 0
+            assert world.notices() == [BUSY.format(work.pid)]
+        await asyncio.sleep(61)
+        assert world.notices()[1:] == [CLOSED]
+
+    night(tmp_path, story, FakeAdapter(default=says("continue")))
+
+
 def test_an_agent_that_cannot_resume_is_refused(tmp_path: Path) -> None:
     async def story(world: World, clock: VirtualClock) -> None:
         response = await world.ask("start", objective="x", policy={"rhythm": HOUR_S * 1000}, park=True)

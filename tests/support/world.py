@@ -319,6 +319,10 @@ class World:
                     found.append(process)
         return found
 
+    def until_deserted(self) -> None:
+        """Wait until nothing of this world runs any more; where a command promises that, assert `processes`."""
+        self.wait_for(lambda: not self.processes(), "the end of everything")
+
     def end(self) -> None:
         """Nothing of it is left: TERM first, so that supervisors end their agents, then KILL."""
         left = self.processes()

@@ -61,7 +61,8 @@ def test_unions_are_tagged_by_name_and_optionals_are_not() -> None:
         "driver": "resident",
     }
     assert encode(Pause(), Event) == {"type": "pause"}
-    assert encode(Waiting(Moment(1, 2)), Phase) == {"type": "waiting", "due": {"wall": 1, "mono": 2}}
+    waiting = {"type": "waiting", "due": {"wall": 1, "mono": 2}, "held": None}
+    assert encode(Waiting(Moment(1, 2)), Phase) == waiting
     assert encode(Update(), Event)["rhythm"] is None
 
 

@@ -63,7 +63,7 @@ def test_a_line_is_readable_by_people_and_other_programs() -> None:
                 "misfire": {"type": "once"},
             },
             "started_at": T0,
-            "phase": {"type": "waiting", "due": {"wall": T0 + 600_000, "mono": 1000}},
+            "phase": {"type": "waiting", "due": {"wall": T0 + 600_000, "mono": 1000}, "held": None},
             "iteration_count": 3,
             "protocol_retry_count": 0,
             "prompts_sent": 0,
