@@ -3,7 +3,7 @@
 Rules: whatever came from an agent passes `safe` before it is shown, so that nothing it wrote can move the
 cursor, recolour, retitle, reorder or hide text; agent text is always indented, so that no line of it can be
 taken for one of ours, which begin in the first column. Colour only on a terminal, never with NO_COLOR set.
-The sentences themselves are in `status_words.py` and `event_words.py`.
+The sentences themselves are in `headline.py`, `status_words.py` and `event_words.py`.
 """
 
 from __future__ import annotations
