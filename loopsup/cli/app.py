@@ -238,7 +238,7 @@ def report(error: LoopsupError, as_json: bool) -> int:
         if as_json:
             out_json({"version": 1, "error": error_object(error)})
         else:
-            sys.stderr.write(f"{PROG}: {render.safe(error.message)}\n")
+            sys.stderr.write(render.sentences(f"{PROG}: {render.safe(error.message)}", sys.stderr) + "\n")
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:

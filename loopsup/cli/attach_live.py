@@ -145,7 +145,11 @@ class _View:
     # ---- what stands below ------------------------------------------------------------------------------
 
     def _layout(self) -> Layout:
-        tail = Window(FormattedTextControl(lambda: self.above.tail), wrap_lines=True)
+        tail = Window(
+            FormattedTextControl(lambda: self.above.tail),
+            wrap_lines=True,  # only where the terminal has become narrower since
+            get_line_prefix=lambda _, wrapped: render.INDENT if wrapped else "",
+        )
         below = Window(FormattedTextControl(self._bar), style="reverse", wrap_lines=True)
         line = Window(BufferControl(self._input, input_processors=[BeforeInput("> ")]), wrap_lines=True)
         for window in (tail, below, line):

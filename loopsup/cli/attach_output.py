@@ -2,6 +2,7 @@
 
 The stream is written by one thread and taken by the terminal's; a terminal that takes nothing (Ctrl-S) holds
 the writer up, so that the supervisor, whose queue is bounded, drops this client rather than anybody's memory.
+`Screen` ends its rows at the terminal's width; a line that nobody ends is ended here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import io
 import threading
 from collections.abc import Callable
 
+from loopsup.cli.render import INDENT
+
 TAIL = 2000  # characters of an unfinished line that are shown: the end of what an agent just says
+LONGEST = 64 * 1024  # characters of one line; no terminal is a hundredth as wide
 MOST = 1024 * 1024  # characters that wait for the terminal; a screen shows a few thousand
 
 
@@ -25,6 +29,7 @@ class Above(io.TextIOBase):
         self._lines: list[str] = []
         self._size = 0
         self._parts: list[str] = []  # of the line that is not finished
+        self._length = 0  # of all of them
         self._closing = False
 
     def isatty(self) -> bool:
@@ -46,8 +51,7 @@ class Above(io.TextIOBase):
     def rest(self) -> str:
         """Everything that has not been taken, at the end: also a line that was never finished."""
         with self._cond:
-            unfinished = "".join(self._parts)
-            self._parts.clear()
+            unfinished = self._finished("")
             return self.take() + (unfinished + "\n" if unfinished else "")
 
     def write(self, text: str) -> int:
@@ -56,10 +60,13 @@ class Above(io.TextIOBase):
             self._cond.wait_for(lambda: self._size <= MOST or self._closing)
             *whole, rest = text.split("\n")
             for part in whole:
-                self._keep(["".join((*self._parts, part))])
-                self._parts.clear()
+                self._keep([self._finished(part)])
+            if self._parts and self._length + len(rest) > LONGEST:
+                self._keep([self._finished("")])
+                rest = INDENT + rest  # whoever said it, in the first column it could be taken for ours
             if rest:
                 self._parts.append(rest)
+                self._length += len(rest)
         self._news()
         return len(text)
 
@@ -83,6 +90,12 @@ class Above(io.TextIOBase):
         with self._cond:
             self._closing = True
             self._cond.notify_all()
+
+    def _finished(self, end: str) -> str:
+        line = "".join((*self._parts, end))
+        self._parts.clear()
+        self._length = 0
+        return line
 
     def _keep(self, lines: list[str]) -> None:
         for line in lines:

@@ -76,7 +76,7 @@ def note(text: str) -> None:
     """A sentence beside the result: a warning, a hint. It may name a directory, whose name may be anything."""
     from loopsup.cli import render
 
-    sys.stderr.write(f"loopsup: {render.safe(text)}\n")
+    sys.stderr.write(render.sentences(f"loopsup: {render.safe(text)}", sys.stderr) + "\n")
     sys.stderr.flush()
 
 
@@ -109,4 +109,4 @@ def show_result(message: str, status: Mapping[str, Any], warnings: Iterable[str]
     if as_json:
         out_json(status)
     elif message:
-        out(render.safe(message, multiline=True))
+        out(render.sentences(render.safe(message, multiline=True), sys.stdout))

@@ -6,14 +6,14 @@ import sys
 
 from loopsup.cli import selection, units
 from loopsup.cli.common import JsonOption, SessionOption, show_result
-from loopsup.cli.enable import mark, unit
+from loopsup.cli.enable import mark, unit_path
 from loopsup.errors import EXIT_DONE
 
 
 def disable(session: SessionOption = None, as_json: JsonOption = False) -> int:
     """Undo `enable`."""
     found = selection.pick(session)
-    path, _ = unit(found)
+    path = unit_path(found)
     status = dict(mark(found, on=False).status or {})
     told = f"session '{found.name}' was not to come back after a reboot"
     if path.exists():

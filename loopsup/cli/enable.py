@@ -16,14 +16,18 @@ from loopsup.errors import EXIT_DONE
 from loopsup.wire.control import Request, Response
 
 STOP_S = 60  # for the agent to end in good order when the machine goes down
+INSTEAD = (
+    "a loop that was started with `--driver tick` and is fired by `loopsup tick` from cron goes on after a reboot "
+    "without it; in a container run `loopsup start --foreground`"
+)
 
 
 def enable(session: SessionOption = None, as_json: JsonOption = False) -> int:
     """Let the session come back after a reboot."""
     found = selection.pick(session)
-    path, text = unit(found)
+    path, text = unit_path(found), unit_text(found)
     if sys.platform != "darwin":
-        units.user_systemd()  # nothing is written where nobody would read it
+        units.user_systemd(INSTEAD)  # nothing is written where nobody would read it
     status = dict(mark(found, on=True).status or {})
     changed = units.write(path, text)
     if sys.platform != "darwin":
@@ -44,13 +48,21 @@ def mark(session: Session, *, on: bool) -> Response:
     return acting.perform(session, Request("enable", {"on": on}), lambda found: offline.enable(found, on=on))
 
 
-def unit(session: Session) -> tuple[Path, str]:
-    """The unit's file and what stands in it."""
+def unit_path(session: Session) -> Path:
+    """Where the unit's file is."""
+    if sys.platform == "darwin":
+        return units.launchd_dir() / f"{_label(session)}.plist"
+    return units.systemd_dir() / f"loopsup-session-{session.name}.service"
+
+
+def unit_text(session: Session) -> str:
+    """What stands in it. UsageError where a path cannot be written into one."""
     command = [*own_command(), "reopen", "--session", session.name]
     if sys.platform == "darwin":
-        label = f"loopsup.session.{session.name}"
-        text = units.plist(label, command, ["<key>RunAtLoad</key><true/>"])
-        return units.launchd_dir() / f"{label}.plist", text
+        return units.plist(_label(session), command, ["<key>RunAtLoad</key><true/>"])
     more = ["KillMode=mixed", f"TimeoutStopSec={STOP_S}", "", "[Install]", "WantedBy=default.target"]
-    text = units.systemd_service(f"loopsup session {session.name}", command, more)
-    return units.systemd_dir() / f"loopsup-session-{session.name}.service", text
+    return units.systemd_service(f"loopsup session {session.name}", command, more)
+
+
+def _label(session: Session) -> str:
+    return f"loopsup.session.{session.name}"

@@ -179,19 +179,31 @@ def _told(response: Response, otherwise: str) -> dict[str, Any]:
 def _question() -> dict[str, Any]:
     try:
         asked = json.loads(sys.stdin.buffer.readline(MAX_LINE + 1))
-    except ValueError as error:
-        raise UsageError("this is asked by loopsup's extensions, not by hand") from error
-    if not isinstance(asked, dict) or not {"agent", "line", "conversation"} <= asked.keys():
-        raise UsageError("this is asked by loopsup's extensions, not by hand")
+    except (ValueError, RecursionError) as error:
+        raise _by_hand() from error
+    if not isinstance(asked, dict) or not all(isinstance(asked.get(key), str) for key in ("agent", "line")):
+        raise _by_hand()
+    conversation = asked.get("conversation")
+    if not isinstance(conversation, dict) or not all(map(_is_name, (conversation.get(key) for key in ("id", "cwd")))):
+        raise _by_hand()
     return asked
+
+
+def _by_hand() -> UsageError:
+    return UsageError("this is asked by loopsup's extensions, not by hand")
+
+
+def _is_name(value: object) -> bool:
+    """It can be part of a path."""
+    return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def _conversation(found: Mapping[str, Any]) -> Conversation:
     from loopsup.ports import Conversation
 
-    if not found.get("file"):
+    if not _is_name(found.get("file")):
         raise UsageError("this conversation is not kept in a file (pi --no-session), so no loop can go on in it")
-    return Conversation(str(found["id"]), Path(str(found["file"])), Path(str(found["cwd"])))
+    return Conversation(found["id"], Path(found["file"]), Path(found["cwd"]))
 
 
 def _put(obj: Mapping[str, Any]) -> None:

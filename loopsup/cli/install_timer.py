@@ -26,6 +26,10 @@ UNIT = "loopsup-tick"
 LABEL = "loopsup.tick"
 MARK = "# loopsup tick"  # ends our line in the crontab, and is how it is found again
 MAX_CRON_BYTES = 998  # Debian's cron cuts a longer command off in silence, in the middle of a word
+INSTEAD = (
+    "`loopsup install-timer cron` does without it; in a container use `loopsup install-timer kubernetes`, "
+    "or run `loopsup start --foreground`"
+)
 GRACE_S = 60  # in a container: to end the agents in good order
 
 
@@ -93,7 +97,7 @@ def _systemd(every_ms: int) -> str:
         ]
     )
     place = units.systemd_dir()
-    units.user_systemd()  # nothing is written where nobody would read it
+    units.user_systemd(INSTEAD)  # nothing is written where nobody would read it
     changed = units.write(place / f"{UNIT}.service", service)
     changed = units.write(place / f"{UNIT}.timer", timer) or changed
     if changed:
@@ -124,7 +128,10 @@ def _remove_systemd() -> str:
 
 
 def _cron(line: str | None, every_ms: int) -> str:
-    before = units.run("crontab", "-l", may_fail=("no crontab",))
+    try:
+        before = units.run("crontab", "-l", may_fail=("no crontab",))
+    except units.NoToolError as error:
+        raise UsageError(f"{error.message}; `loopsup install-timer --help` names the other ways") from error
     # Not `splitlines`, which knows more ends of a line than cron does.
     lines = before.removesuffix("\n").split("\n") if before else []
     kept = [each for each in lines if not each.endswith(MARK)]

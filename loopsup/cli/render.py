@@ -15,6 +15,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, TextIO
 
 from loopsup.clock import wall_ms
@@ -47,6 +48,7 @@ _LIVE_BUT_LINES = re.compile(_LIVE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\
 # Our own signs, for terminals that cannot show them.
 _PLAIN_SIGNS = str.maketrans({"─": "-", "━": "=", "·": "-", "…": "...", "→": "->", "▸": ">", "—": "-", "’": "'"})
 
+_FLAGS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))  # letters that make flags: some terminals show each by itself
 _COLOURS = {"bold": "1", "dim": "2", "red": "1;31", "green": "1;32", "yellow": "1;33", "cyan": "36"}
 
 
@@ -76,7 +78,7 @@ def fit(line: str, width: int, *, more: bool = False) -> str:
         return line
     kept, used = [], 0
     for char in line:
-        used += _char_columns(char)
+        used += char_columns(char)
         if used > width - 1:
             break
         kept.append(char)
@@ -102,7 +104,7 @@ def wrap(text: str, width: int, *, after: str = "") -> list[str]:
 def _columns_of(line: str, width: int) -> str:
     used = 0
     for at, char in enumerate(line):
-        used += _char_columns(char)
+        used += char_columns(char)
         if used > width:
             return line[: max(at, 1)]
     return line
@@ -110,7 +112,7 @@ def _columns_of(line: str, width: int) -> str:
 
 def columns(text: str) -> int:
     """How many terminal columns `text` takes."""
-    return len(text) if text.isascii() else sum(map(_char_columns, text))
+    return len(text) if text.isascii() else sum(map(char_columns, text))
 
 
 def pad(text: str, width: int) -> str:
@@ -124,8 +126,26 @@ def indent(text: object, prefix: str = INDENT) -> str:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal (or $COLUMNS), never less than `MIN_WIDTH`; `UNCUT` where there is none."""
-    return max(MIN_WIDTH, shutil.get_terminal_size((UNCUT, 24)).columns)
+    """Columns of the terminal (or $COLUMNS, if less), never less than `MIN_WIDTH`; `UNCUT` where there is none."""
+    asked = shutil.get_terminal_size((UNCUT, 24)).columns
+    return max(MIN_WIDTH, min(asked, real_width() or asked))
+
+
+def real_width(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal that `stream` (else standard output) is; None where it is none, or does not say."""
+    try:
+        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def sentences(text: str, stream: TextIO) -> str:
+    """Safe lines of ours for `stream`, broken for a terminal: what they quote stays out of its first column."""
+    width = real_width(stream)
+    if width is None:
+        return text
+    lines = encodable(text, stream).split("\n")
+    return "\n".join(row for line in lines for row in wrap(line, max(width, MIN_WIDTH), after=INDENT))
 
 
 def colour_wanted(stream: TextIO, env: Mapping[str, str] = os.environ) -> bool:
@@ -144,14 +164,19 @@ def paint(text: str, colour: str | None, on: bool) -> str:
 def write(text: str, *, end: str = "\n", stream: TextIO | None = None, flush: bool = False) -> None:
     """Print `text`, whatever the stream can encode: other characters as escapes, never an error."""
     out = sys.stdout if stream is None else stream
-    encoding = getattr(out, "encoding", None) or "utf-8"
+    out.write(encodable(text, out) + end)
+    if flush:
+        out.flush()
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """`text` as `stream` shows it: what it cannot encode as escapes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.translate(_PLAIN_SIGNS).encode(encoding, "backslashreplace").decode(encoding)
-    out.write(text + end)
-    if flush:
-        out.flush()
+        return text.translate(_PLAIN_SIGNS).encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def span(ms: int) -> str:
@@ -208,7 +233,13 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _char_columns(char: str) -> int:
-    if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e\ufe0f":
+@lru_cache(maxsize=4096)  # of a conversation's alphabet
+def char_columns(char: str) -> int:
+    """Columns of one character: the most that a terminal gives it."""
+    if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e":
         return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    if char == "\ufe0f":  # makes what stands before it a picture, of two columns
+        return 1
+    if unicodedata.east_asian_width(char) in "WF" or char in _FLAGS or unicodedata.category(char) in ("Co", "Cn"):
+        return 2  # newer than our tables, or a font's own sign: nobody can tell
+    return 1

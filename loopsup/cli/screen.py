@@ -1,8 +1,9 @@
 """Shows a running conversation: streamed text as it comes, everything else line by line.
 
 Rules: the answer that was streamed is not printed a second time when the whole message comes; whatever
-interrupts a streamed answer begins on a line of its own; agent text stays indented also while it streams. That
-a rule stopped an answer stands below what there was of it, though it is told when it happens.
+interrupts a streamed answer begins on a line of its own; agent text stays indented also while it streams, and on a
+terminal in each of its rows (`rows.py`). That a rule stopped an answer stands below what there was of it, though it
+is told when it happens. However much is streamed, none of it is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TextIO
 from loopsup.cli import render
 from loopsup.cli.event_words import colour_of
 from loopsup.cli.headline import headline, wrapped
+from loopsup.cli.rows import Rows
 from loopsup.wire import events as ev
 
 ACTIVE = frozenset({"waiting", "queued", "running"})
@@ -75,7 +77,8 @@ class JsonLines:
         """Events carry no more than they are stored with."""
 
     def say(self, text: str) -> None:
-        render.write(f"loopsup: {render.safe(text)}", stream=self._err, flush=True)
+        told = render.sentences(f"loopsup: {render.safe(text)}", self._err)
+        render.write(told, stream=self._err, flush=True)
 
     def finish(self) -> None:
         """Every line is whole already."""
@@ -98,8 +101,10 @@ class Screen:
         self._colour = render.colour_wanted(self._out) if colour is None else colour
         self._width = width
         self._zone = zone
-        self._streamed: list[str] = []  # the answer under way, as far as it was streamed
+        self._on_terminal = self._out.isatty()
+        self._streamed = _Streamed()  # the answer under way
         self._line_open = False
+        self._rows = Rows()  # of the answer, on a terminal
         self._max: int | None = None  # known: somebody tells us the status as it changes
         self._told: tuple[object, ...] | None = None
         self._stopped: list[Mapping[str, Any]] = []  # the rules that stopped the answer under way
@@ -126,7 +131,7 @@ class Screen:
             if kind == ev.MESSAGE_DELTA:
                 self._stream(event)
                 return
-            seen = kind == ev.ASSISTANT_MESSAGE and self._was_streamed(event)
+            seen = kind == ev.ASSISTANT_MESSAGE and self._streamed.was((event.get("data") or {}).get("text", ""))
             if kind in (ev.TURN_START, ev.ASSISTANT_MESSAGE):
                 self._streamed.clear()
             if seen:
@@ -171,20 +176,42 @@ class Screen:
         if self._line_open:
             self._line_open = False
             render.write("", stream=self._out, flush=self._flush)
+        self._rows.end()
 
     def _print(self, text: str, colour: str | None) -> None:
         self._end_line()
+        if self._on_terminal:
+            text = "\n".join(map(self._in_rows, render.encodable(text, self._out).split("\n")))
         render.write(render.paint(text, colour, self._colour), stream=self._out, flush=self._flush)
+
+    def _in_rows(self, line: str) -> str:
+        """A line of ours is broken already; one of the agent's is it here."""
+        if not line.startswith(render.INDENT):
+            return line
+        return Rows().add(line.removeprefix(render.INDENT), self._row_columns())
+
+    def _row_columns(self) -> int:
+        """What the terminal really has, also where that is less than we like."""
+        return self._width or render.real_width() or render.terminal_width()
 
     def _stream(self, event: Mapping[str, Any]) -> None:
         raw = str((event.get("data") or {}).get("text", ""))
         text = render.safe(raw, multiline=True)
-        if not self._streamed:
+        if not self._streamed.begun:
             text = text.lstrip("\n")
-        self._streamed.append(raw)
-        # The indentation is written with the first character of a line, not with the newline before it.
-        parts = text.split("\n")
-        for number, part in enumerate(parts):
+        self._streamed.add(raw)
+        if self._on_terminal:
+            shown = self._rows.add(render.encodable(text, self._out), self._row_columns())
+            self._line_open = self._line_open or self._rows.open  # first: Ctrl-C may come while we write
+            self._out.write(shown)
+            self._line_open = self._rows.open
+        else:
+            self._lines(text)
+        self._out.flush()
+
+    def _lines(self, text: str) -> None:
+        """Each as long as it is. The indentation is written with the first character, not with the newline before."""
+        for number, part in enumerate(text.split("\n")):
             if number > 0:
                 render.write("", stream=self._out)
                 self._line_open = False
@@ -192,9 +219,33 @@ class Screen:
                 before = "" if self._line_open else render.INDENT
                 self._line_open = True  # first: Ctrl-C may come while we write
                 render.write(before + part, end="", stream=self._out)
-        self._out.flush()
 
-    def _was_streamed(self, event: Mapping[str, Any]) -> bool:
-        """The whole of it, white space aside: an adapter may join the parts of an answer with newlines."""
-        whole = str((event.get("data") or {}).get("text", ""))
-        return bool(self._streamed) and "".join("".join(self._streamed).split()) == "".join(whole.split())
+
+class _Streamed:
+    """Knows an answer again by a digest of it.
+
+    Of its characters, white space aside: an adapter may join the parts of an answer with newlines.
+    """
+
+    def __init__(self) -> None:
+        self._digest: Any = None
+
+    @property
+    def begun(self) -> bool:
+        return self._digest is not None
+
+    def add(self, text: str) -> None:
+        if self._digest is None:
+            import hashlib
+
+            self._digest = hashlib.blake2b()
+        self._digest.update("".join(text.split()).encode("utf-8", "surrogatepass"))
+
+    def was(self, whole: object) -> bool:
+        """All of it has been streamed, and nothing else."""
+        other = _Streamed()
+        other.add(str(whole))
+        return self.begun and self._digest.digest() == other._digest.digest()
+
+    def clear(self) -> None:
+        self._digest = None

@@ -13,18 +13,19 @@ import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from loopsup.cli import acting, agent_choice, launch, making, places
-from loopsup.cli.common import note, show_status, warn
+from loopsup.cli.common import note, warn
 from loopsup.cli.places import How, Order, Place
 from loopsup.cli.selection import Session
 from loopsup.clock import mono_ms
 from loopsup.core.durations import show
 from loopsup.core.limits import PARKING_FROM_MS
 from loopsup.core.model import Driver
-from loopsup.errors import LoopsupError, NotFoundError, RefusedError
+from loopsup.errors import LoopsupError, RefusedError
 from loopsup.store.config import load_config
 from loopsup.store.home import find_home
 from loopsup.store.hooks import find_hook
@@ -103,7 +104,7 @@ def _given_up_by_signals() -> Iterator[None]:
 
 
 def _served(order: Order, *, keep: bool, as_json: bool) -> int:
-    from loopsup import offline
+    from loopsup.cli.supervise import show_end
     from loopsup.shell.main import supervise
 
     with creation_lock_held():
@@ -123,12 +124,12 @@ def _served(order: Order, *, keep: bool, as_json: bool) -> int:
         else:  # not raised here: the supervisor still has an agent to end
             refusals.append(response.error)
 
+    launched = replace(_launch(place, order, _request(order)), foreground=True, keep=keep, as_json=as_json)
     with _removed_on_failure(place):
-        code = supervise(_launch(place, order, _request(order), foreground=True, keep=keep), told)
+        code = supervise(launched, told)
         if refusals:
             raise refusals[0]
-    with contextlib.suppress(NotFoundError):
-        show_status(offline.status(session.refreshed()), as_json=as_json)
+    show_end(launched)
     return code
 
 
@@ -194,16 +195,9 @@ def creation_lock_held() -> contextlib.AbstractContextManager[None]:
     return creation_lock(home.sessions)
 
 
-def _launch(place: Place, order: Order, request: Request, *, foreground: bool = False, keep: bool = False) -> Launch:
+def _launch(place: Place, order: Order, request: Request) -> Launch:
     assert place.session is not None
-    return Launch(
-        place.session.name,
-        place.how.value,
-        request,
-        allow_all=order.allow_all,
-        foreground=foreground,
-        keep=keep,
-    )
+    return Launch(place.session.name, place.how.value, request, allow_all=order.allow_all)
 
 
 def _request(order: Order) -> Request:

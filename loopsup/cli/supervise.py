@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from loopsup.errors import LoopsupError, UsageError
+from loopsup.cli.common import show_status
+from loopsup.errors import LoopsupError, NotFoundError, UsageError
 from loopsup.wire.control import MAX_LINE, Launch, Response, decode_launch, encode_invite, encode_response
 
 
@@ -31,7 +32,10 @@ def supervise(
         launch = _read_launch()
         from loopsup.shell.main import supervise as serve
 
-        return serve(launch, ready.answer, ready.invite, lock_fd)
+        code = serve(launch, ready.answer, ready.invite, lock_fd)
+        if launch.foreground:  # a `start --foreground` that became this by a reload
+            show_end(launch)
+        return code
     except LoopsupError as error:
         ready.answer(Response(error=error))
         raise
@@ -41,6 +45,15 @@ def supervise(
         return LoopsupError.exit
     finally:
         ready.close()
+
+
+def show_end(launch: Launch) -> None:
+    """How it stands when a supervisor in the foreground has ended."""
+    from loopsup import offline
+    from loopsup.cli.selection import named
+
+    with contextlib.suppress(NotFoundError):
+        show_status(offline.status(named(launch.name)), as_json=launch.as_json)
 
 
 class Ready:

@@ -24,6 +24,10 @@ VIA_SHELL = """/bin/sh -c 'exec "$$0" "$$@"'"""
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
 
 
+class NoToolError(UsageError):
+    """The machine has no such scheduler."""
+
+
 def kept_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a scheduler has to be told of our environment."""
     return {name: env[name] for name in KEPT if env.get(name)}
@@ -88,15 +92,19 @@ def systemctl(*args: str) -> None:
     run("systemctl", "--user", *args)
 
 
-def user_systemd() -> None:
-    """RefusedError where no systemd runs for this user: then there is nobody a unit could be given to."""
+def user_systemd(instead: str) -> None:
+    """RefusedError where no systemd runs for this user: then there is nobody a unit could be given to.
+
+    `instead`: what does without it.
+    """
     try:
         systemctl("show-environment")
+    except NoToolError as error:
+        raise RefusedError(f"there is no systemd on this machine, so nothing was changed; {instead}") from error
     except UsageError as error:
         raise RefusedError(
-            "systemd does not run for your user here, so nothing was changed: on a server `loginctl enable-linger` "
-            "starts it; in a container run `loopsup start --foreground`, or `loopsup tick` from a scheduler "
-            f"({error.message})"
+            "systemd does not run for your user here, so nothing was changed; on a server `loginctl enable-linger` "
+            f"starts it; {instead} ({error.message})"
         ) from error
 
 
@@ -167,7 +175,7 @@ def run(tool: str, *args: str, stdin: str | None = None, may_fail: Sequence[str]
     """The output of a scheduler's tool. `may_fail`: words in its complaint that mean "there is nothing"."""
     found = shutil.which(tool)
     if found is None:
-        raise UsageError(f"there is no {tool} on this machine; `loopsup install-timer --help` names the other ways")
+        raise NoToolError(f"there is no {tool} on this machine")
     with contextlib.suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             [found, *args],

@@ -14,6 +14,9 @@ The header's keys (what is unknown is left alone, for these files serve other pr
 
 A header that is not valid YAML is read line by line (`scope: "text","thinking"` is common). Every value is text:
 YAML's own notions of yes, no and numbers do not apply.
+
+The YAML reader takes up to 20 microseconds a character, and a repository may be hostile: whoever reads such files
+looks at `header_size` before, and at the sum of them.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from typing import Any
 from loopsup.core.rules import ContextMode, RepeatMode, Rule, Scope, ToolScope
 from loopsup.errors import AgentUnableError
 
-MAX_BRACKETS = 500  # in a header; the YAML reader takes a time that grows with their square
+MAX_HEADER = 8 * 1024  # characters; those of people have a few hundred, and the YAML reader takes a tenth of a second
+MAX_BRACKETS = 200  # in a header; the YAML reader takes a time that grows with their square, here 20 ms
 MAX_REMINDER = 1024  # bytes, as in the original: longer ones are the text itself
 EDITING = ("edit", "write", "create", "multiedit", "apply_patch")  # tools a trigger like `*.rs` stands for
 TRIGGER_KEYS = ("condition", "ttsr_trigger", "ttsrTrigger", "trigger")
@@ -72,6 +76,12 @@ def parse(text: str, stem: str, path: str) -> Parsed:
         context=_choice(header, ("context", "contextMode", "context_mode"), ContextMode, problems),
     )
     return Parsed(rule, _first(header, "enabled") != "false", why or _foreign(header, rule), tuple(problems))
+
+
+def header_size(text: str) -> int:
+    """Characters of it that are to be understood: 0 where it is no stream rule."""
+    found = _HEADER.match(text)
+    return 0 if found is None or not _STREAM_RULE.search(found.group(1)) else len(found.group(1))
 
 
 def _split(text: str, problems: list[str]) -> tuple[Mapping[str, Any], str]:

@@ -117,8 +117,9 @@ class Launch:
     `name`: the entry under `sessions/`. `open`: "new" (the folder was made by the launcher and holds
     session.toml), or "reopen" (a folder with a journal). `first`: the command to carry out first; where it
     fails on a new session, the supervisor removes the session again and ends. `foreground`: end when the loop has
-    left waiting, queued and running, unless `keep`. `hosted`: the agent runs already, in a person's terminal; before
-    the response comes a line {"invite": "…"} with what it needs to connect, and without it no agent is started.
+    left waiting, queued and running, unless `keep`, and print the status then, as JSON where `as_json` says so.
+    `hosted`: the agent runs already, in a person's terminal; before the response comes a line {"invite": "…"} with
+    what it needs to connect, and without it no agent is started.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Launch:
     foreground: bool = False
     keep: bool = False
     hosted: bool = False
+    as_json: bool = False
 
 
 def encode_request(request: Request) -> bytes:
@@ -182,6 +184,7 @@ def encode_launch(launch: Launch) -> bytes:
             "foreground": launch.foreground,
             "keep": launch.keep,
             "hosted": launch.hosted,
+            "asJson": launch.as_json,
         }
     )
 
@@ -199,6 +202,7 @@ def decode_launch(line: bytes) -> Launch:
             foreground=bool(obj["foreground"]),
             keep=bool(obj["keep"]),
             hosted=bool(obj.get("hosted")),
+            as_json=bool(obj.get("asJson")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"this is not a launch request: {error}") from error

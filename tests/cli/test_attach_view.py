@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopsup.cli.attach_bar import bar
-from loopsup.cli.attach_output import MOST, TAIL, Above
+from loopsup.cli.attach_output import LONGEST, MOST, TAIL, Above
 from loopsup.cli.attach_words import Hint, Leave, meaning
 from loopsup.wire.control import Request
 
@@ -121,6 +121,16 @@ def test_of_a_long_unfinished_line_the_end_is_shown() -> None:
     assert len(stream.tail) == TAIL
     stream.write("\n")
     assert stream.take().startswith("0 1 2 ")
+
+
+def test_a_line_that_nobody_ends_is_ended_and_goes_on_indented() -> None:
+    stream = above()
+    for _ in range(3 * LONGEST // 100):
+        stream.write("x" * 100)
+        assert sum(map(len, stream._parts)) <= LONGEST
+    first, second, *_ = stream.take().split("\n")
+    assert LONGEST - 100 < len(first) <= LONGEST
+    assert (second[:3], stream.tail[-3:]) == ("  x", "xxx")
 
 
 def test_a_terminal_that_takes_nothing_holds_the_writer_up_until_it_does_or_is_left() -> None:

@@ -154,8 +154,29 @@ def test_a_conversation_without_a_file_is_refused(ask: Ask) -> None:
     assert "not kept in a file" in ask("start --every 10m x", file=None, code=2)[-1]["message"]
 
 
-def test_by_hand_it_says_what_it_is_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for typed in (b"", b"{}\n", b"start\n"):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
-        result = run("host")
-        assert (result.code, json.loads(result.out)["done"]) == (2, False)
+WELL = {"agent": "one", "line": "", "conversation": {"id": "c1", "file": "/s.jsonl", "cwd": "/work"}}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        b"",
+        b"{}",
+        b"start",
+        b"[" * 100_000,
+        json.dumps(WELL | {"agent": 1}).encode(),
+        json.dumps(WELL | {"line": ["start"]}).encode(),
+        *(
+            json.dumps(WELL | {"conversation": conversation}).encode()
+            for conversation in (None, "c1", ["c1"], {}, {"id": "c1", "file": "/s.jsonl"}, {"id": [], "cwd": "/work"})
+        ),
+        json.dumps(WELL | {"conversation": WELL["conversation"] | {"cwd": "/a\0b"}}).encode(),  # type: ignore[operator]
+    ],
+)
+def test_what_no_extension_would_ask_is_refused_in_a_sentence(
+    run: Run, monkeypatch: pytest.MonkeyPatch, typed: bytes
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed + b"\n")))
+    result = run("host")
+    message = "this is asked by loopsup's extensions, not by hand"
+    assert (result.code, result.err, json.loads(result.out)) == (2, "", {"done": False, "message": message})

@@ -195,7 +195,9 @@ def test_without_the_tool_it_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(machine.bin))
     assert run(["install-timer", kind]) == code
-    assert "on this machine" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "on this machine" in told
+    assert {"systemd": "install-timer cron` does without it", "cron": "install-timer --help"}[kind] in told
     assert not machine.units.exists()
 
 
@@ -211,7 +213,11 @@ def test_enable_where_no_systemd_runs_for_the_user(
         machine.tool("systemctl", tool)
     made = Made("proj", machine.root).start()
     assert run(["enable", "--session", "proj"]) == 4
-    assert "loopsup start --foreground" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "loopsup start --foreground" in told
+    assert "`--driver tick`" in told
+    assert "install-timer" not in told
+    assert ("enable-linger" in told) == (tool is not None), "where there is no systemd, nothing starts it"
     assert not machine.units.exists()
     assert load_identity(made.folder) == made.identity
 

@@ -575,7 +575,7 @@ def test_a_supervisor_in_the_foreground_gives_the_exit_code(
     run: Run, starts: Starts, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def serves(launched: Launch, answer: Callable[[Response], None]) -> int:
-        assert launched == Launch("work", "new", request("x"), foreground=True, keep=True)
+        assert launched == Launch("work", "new", request("x"), foreground=True, keep=True, as_json=True)
         answer(STARTED)
         return 13
 

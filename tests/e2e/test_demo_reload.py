@@ -74,6 +74,21 @@ def test_who_follows_or_waits_goes_on_over_a_reload(world: World) -> None:
     assert "ended without closing" not in read.out, read.out
 
 
+def test_a_start_in_the_foreground_shows_its_end_also_after_a_reload(world: World) -> None:
+    script = str(world.script([decide(ON), decide(DONE)]))
+    process = world.spawn(
+        "start", "--foreground", "--json", "--every", "1h", "--agent", "demo", "x", "--", "--script", script
+    )
+    world.wait_for(lambda: world.folder().exists(), "the session")
+    world.until(state="waiting", iterationCount=1)
+    world.ok("reload")
+    assert ups(world) == 2
+    world.ok("update", "--every", "1s", "--min-delay", "1s")
+    ended = world.finish(process)
+    assert (ended.code, ended.obj["loop"]["state"]) == (0, "completed"), ended
+    assert ended.obj["session"]["supervisor"] == {"alive": False, "responding": False, "pid": None}
+
+
 def test_a_reload_is_refused_in_a_turn(world: World) -> None:
     world.start([decide(DONE, wait_for=world.gate("go"))])
     world.until(state="running")

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import loopsup.store.rules as module
 from loopsup.core.rules import ContextMode, RepeatMode, Rule, RuleSettings
 from loopsup.errors import StorageError
 from loopsup.store.config import load_config
 from loopsup.store.files import write_atomic
 from loopsup.store.home import find_home
 from loopsup.store.lock import creation_lock
+from loopsup.store.rulefile import MAX_HEADER, Parsed, parse
 from loopsup.store.rules import Found, Loaded, Standing, find_rules, name_in, session_rules
 from loopsup.store.trust import NAME, trust, trusted
 
@@ -46,6 +48,17 @@ class Place:
 
     def load(self) -> Loaded:
         return session_rules(self.project, self.env)
+
+
+class Counted:
+    """`parse`, and what it was asked to understand."""
+
+    def __init__(self) -> None:
+        self.stems: list[str] = []
+
+    def __call__(self, text: str, stem: str, path: str) -> Parsed:
+        self.stems.append(stem)
+        return parse(text, stem, path)
 
 
 @pytest.fixture
@@ -204,6 +217,67 @@ def test_a_file_that_cannot_be_read_is_told_and_harms_no_other(place: Place, spo
     loaded = place.load()
     assert [rule.name for rule in loaded.rules] == ["b"]
     assert loaded.notices == (f"the stream rule ~/.config/loopsup/rules/a.md cannot be read: {why}",)
+
+
+def test_a_header_that_would_take_long_to_read_is_not_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(".config/loopsup/rules/a.md", f"---\ntrigger: x\n{'y: ' + 'z' * MAX_HEADER}\n---\nText.\n")
+    place.write(".config/loopsup/rules/b.md", f"---\ntitle: no rule\n{'y: ' + 'z' * MAX_HEADER}\n---\nText.\n")
+    place.write(".config/loopsup/rules/c.md")
+    monkeypatch.setattr(module, "parse", parsed := Counted())
+    loaded = place.load()
+    assert ([rule.name for rule in loaded.rules], parsed.stems) == (["c"], ["b", "c"])
+    assert loaded.notices == (
+        "the stream rule ~/.config/loopsup/rules/a.md cannot be read: its header is longer than 8192 characters",
+    )
+
+
+def test_of_a_projects_headers_so_much_is_read_and_the_rest_is_told_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = f"---\ntrigger: x\ny: {'z' * 8000}\n---\n"
+    for number in range(30):
+        place.write(f"work/project/.omp/rules/{number:02}.md", long)
+    place.write("work/project/.omp/rules/short.md")
+    place.write(".config/loopsup/rules/mine.md")
+    monkeypatch.setattr(module, "parse", parsed := Counted())
+    loaded = place.load()
+    assert parsed.stems == [f"{number:02}" for number in range(8)] + ["mine"]
+    assert [rule.name for rule in loaded.rules] == ["mine"]  # the person's own is none of them
+    assert [notice.count(".omp/rules/") for notice in loaded.notices] == [8, 10]
+    assert loaded.notices[1].startswith("23 stream rules: .omp/rules/08.md, ")
+    assert loaded.notices[1].endswith(
+        "/17.md and 13 more cannot be read: the headers of a project may have 65536 characters, all together"
+    )
+    place.trust()
+    assert len(place.load().rules) == 9
+
+
+def test_of_a_projects_files_so_many_are_read_and_the_rest_is_told_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROJECT_FILES", 5)
+    for folder in (".loopsup", ".omp", ".cursor"):
+        for number in range(3):
+            place.write(f"work/project/{folder}/rules/{number}.md")
+    place.write(".config/loopsup/rules/mine.md")
+    assert [(each.rule.path, each.standing.value) for each in place.find()] == [
+        *((f".loopsup/rules/{number}.md", "untrusted") for number in range(3)),
+        *((f".omp/rules/{number}.md", "untrusted") for number in range(2)),
+        (".omp/rules", "unreadable"),
+        (".cursor/rules", "unreadable"),
+        ("~/.config/loopsup/rules/mine.md", "active"),
+    ]
+    assert place.load().notices[1] == (
+        "2 stream rules: .omp/rules, .cursor/rules cannot be read: "
+        "a project may have 5 rule files, and the others are left out"
+    )
+
+
+def test_of_the_persons_own_folder_so_many_are_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 1)
+    for name in "ab":
+        place.write(f".config/loopsup/rules/{name}.md")
+    assert place.standings() == {"~/.config/loopsup/rules/a.md": "active", "~/.config/loopsup/rules": "unreadable"}
 
 
 def test_what_a_rule_says_wrongly_is_told(place: Place) -> None:
