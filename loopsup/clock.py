@@ -97,3 +97,8 @@ def wall_ms() -> int:
 def mono_ms() -> int:
     """The monotonic clock, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
+
+
+def processor_s() -> float:
+    """Processor time of this thread, in seconds: what work has cost, however busy the machine is."""
+    return time.thread_time()

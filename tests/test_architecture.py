@@ -102,7 +102,7 @@ MAY: dict[str, tuple[str, ...]] = {
         "loopsup.shell",
     ),
     "loopsup.in_force": ("loopsup.matching", "loopsup.store", "loopsup.core", "loopsup.errors"),
-    "loopsup.matching": ("loopsup.matching", "loopsup.core", "loopsup.errors"),
+    "loopsup.matching": ("loopsup.matching", "loopsup.core", "loopsup.clock", "loopsup.errors"),
     "loopsup.shipped": (),
     "loopsup.testing": ("loopsup",),
     "loopsup.mcp_server": (),

@@ -2,7 +2,8 @@
 
 RE2 runs them: no backtracking, so time grows with the text and not with the pattern. What RE2 does not know (look
 around, back references, `\\uXXXX`, repetitions over 1000) goes to `regex` with a time limit on a bounded stretch of
-text; one that runs into the limit is not tried again and its rule is named. `re` is never used on a stream.
+text; one that runs into the limit is not tried again and its rule is named. So is one that stays below it and is slow
+again and again: what it takes beyond its share adds up. `re` is never used on a stream.
 
 Meaning: a search anywhere, in ASCII classes, as in JavaScript, where these rules come from. Flags stand in front, as
 `(?i)`, `(?m)`, `(?s)`. `$` without `(?m)` is the very end of what has been streamed so far, `^` its beginning.
@@ -17,11 +18,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from loopsup.clock import processor_s
 from loopsup.errors import AgentUnableError
 
 MAX_TRIGGER = 10_000  # characters; beyond, it is no pattern a person wrote
 MEMORY = 64 * 1024 * 1024  # bytes RE2 may use for the states of one set: hundreds of rules fit in a tenth of it
 TIME_LIMIT_S = 0.05  # processor time of one look at one pattern; usual ones take a thousandth of it
+SHARE_S = 0.2e-6  # processor time for a character; usual patterns take a fiftieth of it
+MOST_BEYOND_S = 0.25  # what a pattern may take beyond its share in all; as long nobody misses the supervisor
 LIMITED = 16 * 1024  # characters a time-limited pattern is given at a time
 OVERLAP = 4096  # of two such stretches: what is longer and crosses their border is not seen
 END = r"\Z"
@@ -54,6 +58,7 @@ class Pattern:
         self.trigger = trigger
         self.linear = True
         self.tentative = any(sign in trigger for sign in AHEAD)
+        self._beyond_s = 0.0
         try:
             self._compiled: Any = re2.compile(trigger, _options())
         except re2.error as refused:
@@ -74,13 +79,21 @@ class Pattern:
         """Stretch by stretch, each overlapping the next."""
         for begin in range(start, max(start, len(text) - OVERLAP) + 1, LIMITED - OVERLAP):
             end = min(len(text), begin + LIMITED)
+            began = processor_s()
             try:
                 found = self._compiled.search(text, begin, end, timeout=TIME_LIMIT_S)
             except TimeoutError:
                 raise SlowTriggerError(self.trigger) from None
+            self._took(processor_s() - began, end - begin)
             if found is not None and (end == len(text) or not self._ends):
                 return found
         return None
+
+    def _took(self, spent_s: float, characters: int) -> None:
+        """SlowTriggerError where it was too often too slow; quick looks make up for slow ones."""
+        self._beyond_s = max(0.0, self._beyond_s + spent_s - SHARE_S * characters)
+        if self._beyond_s > MOST_BEYOND_S:
+            raise SlowTriggerError(self.trigger)
 
     @property
     def matches_empty(self) -> bool:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import loopsup.matching.patterns as module
 from loopsup.matching.patterns import (
     LIMITED,
     MAX_TRIGGER,
+    MOST_BEYOND_S,
+    SHARE_S,
+    TIME_LIMIT_S,
     BadTriggerError,
     Pattern,
     PatternSet,
@@ -78,6 +82,45 @@ def test_a_pattern_that_cannot_be_linear_is_given_up_after_its_time() -> None:
         pattern.search("a" * 10_000 + "b")
 
 
+class Costs:
+    """A processor clock on which each look takes as long."""
+
+    def __init__(self, look_s: float) -> None:
+        self.look_s = look_s
+        self.now = 0.0
+        self.read = 0
+
+    def __call__(self) -> float:
+        self.read += 1
+        if self.read % 2 == 0:  # the end of a look
+            self.now += self.look_s
+        return self.now
+
+
+def test_a_pattern_below_its_limit_is_given_up_after_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "processor_s", costs := Costs(0.8 * TIME_LIMIT_S))
+    with pytest.raises(SlowTriggerError):
+        Pattern(r"foo(?!bar)").search("x" * 4_000_000)
+    assert costs.now < MOST_BEYOND_S + 2 * TIME_LIMIT_S
+
+
+def test_many_short_looks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "processor_s", costs := Costs(0.01))
+    pattern = Pattern(r"foo(?!bar)")
+    with pytest.raises(SlowTriggerError):
+        all(pattern.search("x" * 4096) is None for _ in range(1000))
+    assert costs.now < 2 * MOST_BEYOND_S
+
+
+def test_a_pattern_that_keeps_to_its_share_is_never_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "processor_s", costs := Costs(0))
+    pattern = Pattern(r"foo(?!bar)")
+    for turn in range(3000):
+        costs.look_s = 0.02 if turn % 100 == 0 else 0.5 * SHARE_S * 4096  # now and then one that is slow
+        assert pattern.search("x" * 4096) is None
+    assert costs.now > MOST_BEYOND_S
+
+
 @pytest.mark.parametrize("place", [0, LIMITED - 2, LIMITED, LIMITED + 5000, 60_000])
 def test_a_time_limited_pattern_sees_a_long_text_whole(place: int) -> None:
     text = "x" * place + "foo" + "x" * 60_000
@@ -107,8 +150,6 @@ def test_a_set_finds_many_in_one_pass() -> None:
 
 def test_a_set_too_large_for_its_memory_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopsup.matching.patterns.MEMORY", 256 * 1024)
-    from loopsup.matching import patterns as module
-
     module._options.cache_clear()
     try:
         many = [Pattern(rf"\bw{number}[a-z]{{16,400}}x") for number in range(12)]
