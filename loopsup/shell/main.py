@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loopsup import registry
+from loopsup import __version__, registry
 from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.core.reaper import IDLE_TTL_MS, Reaping, grace_ms
@@ -102,7 +102,7 @@ class _Session:
         self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
-        self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
+        self._log.write(f"supervisor up: loopsup {__version__}, process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
         supervisor.hosted = self._launch.hosted
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)

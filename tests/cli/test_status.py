@@ -10,6 +10,7 @@ from loopsup import client
 from loopsup.cli import acting
 from loopsup.core.model import (
     Completed,
+    Decision,
     Delivery,
     Failed,
     Fixed,
@@ -21,6 +22,7 @@ from loopsup.core.model import (
     Queued,
     Running,
     Stopped,
+    Verb,
     Waiting,
 )
 from loopsup.errors import WAIT_EXIT
@@ -39,6 +41,21 @@ PHASES: list[Phase] = [
     Stopped(NOW.wall),
 ]
 ACTIVE = {"waiting", "queued", "running"}
+COUNTED = {
+    "protocol_retry_count": 2,
+    "prompts_sent": 6,
+    "llm_calls": 9,
+    "last_decision": Decision(Verb.CONTINUE, "two jobs still run", "gh run view 17", None, 3, NOW.wall - 30_000),
+}
+SHOWN = [
+    "iteration 3 of 50 · every 10m",
+    "6 prompts sent · 9 LLM calls · 2 of 5 reminders used",
+    "\ntime       1m",
+    " 24h",
+    "continue (iteration 3",
+    "two jobs still run",
+    "gh run view 17",
+]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -46,7 +63,7 @@ def test_status_from_the_files_changes_nothing_and_never_claims_activity(
     run: Run, sessions: Sessions, phase: Phase
 ) -> None:
     """Case 194 and the truth rule."""
-    loop = a_loop(phase)
+    loop = a_loop(phase, **COUNTED)
     sessions.make(loop=loop)
     before = sessions.journal()
     told = run("status", "--json")
@@ -59,7 +76,8 @@ def test_status_from_the_files_changes_nothing_and_never_claims_activity(
     else:
         assert shown["state"] == loop.state.value
         assert shown["pauseReason"] == (phase.reason.value if isinstance(phase, Paused) else None)
-    assert "3 of 50" in people.out
+    for words in SHOWN:
+        assert words in people.out
     assert told.json["session"]["supervisor"] == {"alive": False, "responding": False, "pid": None}
 
 

@@ -14,9 +14,6 @@ from tests.support.script import T0, Turn, View, call, ms, omits, policy_of, say
 EXPIRED = View("paused", "duration_limit", 1, events=("duration_limit",))
 
 
-EXPIRED = View("paused", "duration_limit", 1, events=("duration_limit",))
-
-
 def started(*turns: Turn, every: str = "24h") -> Scenario:
     s = Scenario.scripted(*turns)
     s.start(policy=policy_of(every))
@@ -111,6 +108,35 @@ def test_an_active_loop_brought_back_to_a_latched_deadline_pauses_silently(lasts
     s.run_until("+30h")
     assert s.events == ("duration_limit",)
     assert s.sent == 2
+
+
+@pytest.mark.parametrize("back", ["1ms", "2h", "30d"])
+@pytest.mark.parametrize("verb", ["complete", "fail", "block"])
+def test_case_91_a_clock_set_back_between_an_end_and_its_observation(verb: str, back: str) -> None:
+    """The supervisor died after the decision: its end is told when the next one opens, and not before it was."""
+    s = Scenario.scripted(says(verb, lasts="9m", decides_after="2m"))
+    s.start()
+    s.run_until("+3m")
+    s.crash()
+    s.now = Moment(T0.wall + 2 * MINUTE - (1 if back == "1ms" else ms(back)), s.now.mono)
+    s.open()
+    (attention,) = s.announced
+    assert (attention.ended_at, attention.observed_at) == (T0.wall + 2 * MINUTE, T0.wall + 2 * MINUTE)
+    assert attention.calendar_elapsed_ms == 2 * MINUTE
+    assert attention.deadline_remaining_ms == DAY - 2 * MINUTE
+
+
+def test_case_91_a_clock_set_back_over_the_deadline_while_nobody_was_there() -> None:
+    """It is told when the wall clock is there, once, and with its own instant."""
+    s = started()
+    s.run_until("+2h")
+    s.close().run_until("+25h")
+    s.set_wall(-2 * HOUR)
+    s.open()
+    assert (s.view().reason, s.events) == ("session_closed", ())
+    s.run_until("+24h").set_wall(-HOUR).run_until("+25h")
+    (attention,) = s.announced
+    assert (attention.ended_at, attention.observed_at) == (T0.wall + DAY, T0.wall + DAY)
 
 
 def test_case_93_a_wait_of_forty_days() -> None:

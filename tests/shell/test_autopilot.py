@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loopsup.core.autopilot import REMINDER
 from loopsup.core.limits import SECOND
 from loopsup.core.model import AbortReason, Fixed, Policy
@@ -108,6 +110,21 @@ def test_a_wake_due_meanwhile_comes_once_after_it_and_gets_no_reminder_of_ours(t
         await world.ask("say", text="do it", wait=True, autopilot=True)
         await world.until(lambda: world.loop.terminal)
         assert origins(world) == ["loop", "user", "autopilot", "loop"]
+
+    night(tmp_path, story, agent)
+
+
+@pytest.mark.parametrize(("first", "told"), [(talks("planned"), 0), (completes(), 1)], ids=["words", "task_complete"])
+def test_case_170_an_iteration_is_ended_by_its_own_protocol_alone(tmp_path: Path, first: Act, told: int) -> None:
+    """X-09, X-10: `task_complete` is told and decides nothing; what reminds is the loop, and it counts."""
+    agent = pilot(first, says("complete"))
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start(OFTEN)
+        await world.until(lambda: world.loop.terminal)
+        assert origins(world) == ["loop", "protocol"]
+        assert (world.loop.protocol_retry_count, world.loop.iteration_count) == (1, 1)
+        assert len(world.events(SESSION_TASK_COMPLETE)) == told
 
     night(tmp_path, story, agent)
 

@@ -14,9 +14,9 @@ import pytest
 
 from loopsup.core.continuity import NOTHING
 from loopsup.core.events import Pause, Stop
-from loopsup.core.limits import HOUR, MINUTE, SECOND
+from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 from loopsup.core.overrides import Overrides
-from loopsup.ports import AbortReason, Boundary, Doing, Interruption, Plan, Prompt
+from loopsup.ports import AbortReason, Boundary, Capabilities, Doing, Interruption, Plan, Prompt
 from loopsup.shell import continuity
 from loopsup.store.config import ContinuityConfig
 from loopsup.store.identity import load_identity
@@ -237,19 +237,73 @@ def test_what_a_person_wants_comes_at_once(tmp_path: Path, ending: str, end: End
 
 
 def test_the_deadline_ends_the_wait_at_its_instant(tmp_path: Path) -> None:
-    """X-19."""
+    """X-19, case 85: a wait from +20h to +25h, the deadline at +24h; one event, and no request any more."""
 
     async def story(world: World, clock: VirtualClock, model: Model) -> None:
-        world.start(policy_of("1h", for_="2h"))
-        await asyncio.sleep(2 * 3600 + 0.01)
+        world.start(policy_of("1h"), after_ms=20 * HOUR)
+        await asyncio.sleep(24 * 3600 - 1)
+        assert world.supervisor.status()["loop"]["recovery"]["until"] == instant(T0.wall + 25 * HOUR)
+        await asyncio.sleep(1.01)
         assert world.place == ("paused", "duration_limit")
         assert not world.supervisor.host.working
         assert world.loop.last_attention is not None
-        assert world.loop.last_attention.ended_at == world.loop.last_attention.observed_at == T0.wall + 2 * HOUR
+        assert world.loop.last_attention.ended_at == world.loop.last_attention.observed_at == T0.wall + DAY
         await asyncio.sleep(10 * 3600)
+        assert model.asked == [20 * HOUR]
+
+    _, world = play(tmp_path, [LIMIT], story)
+    assert len(world.events("loop.attention")) == 1
+
+
+def test_a_move_to_another_branch_ends_the_wait(tmp_path: Path) -> None:
+    """Case 213, C-18: at once, without a request, and nothing of it stays in the status."""
+
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        world.start(policy_of("23h"))
+        await asyncio.sleep(60)
+        world.adapter.newest.events.branch(None)
+        await asyncio.sleep(0.9)
+        assert world.supervisor.loop is None
+        assert not world.supervisor.host.working
+        assert not world.supervisor.host.recovery.waiting
+        assert world.supervisor.host.recovery.status() is None
+        await asyncio.sleep(6 * 3600)
         assert model.asked == [0]
 
-    play(tmp_path, [LIMIT], story)
+    play(tmp_path, [LIMIT], story, capabilities=replace(ABLE, branches=True))
+
+
+@pytest.mark.parametrize("capabilities", [ABLE, ALL], ids=["silent", "redelivered"])
+def test_case_221_nobody_reloads_or_reaps_in_the_middle_of_a_wait(tmp_path: Path, capabilities: Capabilities) -> None:
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        if capabilities is ALL:
+            world.adapter.default = tells(model, clock)
+        world.start(policy_of("23h"))
+        await asyncio.sleep(2 * 3600)
+        assert world.supervisor.status()["loop"]["recovery"]["until"] == instant(T0.wall + 5 * HOUR)
+        assert not world.supervisor.at_rest
+        assert (await world.ask("reap")).error is not None
+        await asyncio.sleep(4 * 3600)
+        assert world.place == ("waiting", None)
+        assert world.supervisor.at_rest
+        assert model.asked == [0, 5 * HOUR]
+
+    play(tmp_path, [LIMIT], story, hold_open=False, capabilities=capabilities)
+
+
+def test_case_221_a_wait_of_a_persons_own_turn_is_no_rest_either(tmp_path: Path) -> None:
+    """X-25: no loop holds the session, nobody follows, and the wait is 900 times the grace."""
+
+    async def story(world: World, clock: VirtualClock, model: Model) -> None:
+        await world.ask("say", text="hello")
+        await asyncio.sleep(4 * 3600)
+        assert world.ended is None
+        assert not world.supervisor.at_rest
+        await world.over()
+        assert world.ended == "idle"
+        assert model.asked == [0, 5 * HOUR]
+
+    play(tmp_path, [LIMIT, "stop"], story, hold_open=False)
 
 
 @pytest.mark.parametrize("ending", [LIMIT, CODEX, OPEN], ids=["timed", "poll", "stream"])

@@ -13,7 +13,7 @@ from loopsup.core.model import Waiting
 from loopsup.store import heartbeat
 from loopsup.store.journal import read_tail
 from tests.shell.world import World, night
-from tests.support.fake_agent import FakeAdapter, says, talks
+from tests.support.fake_agent import FakeAdapter, refuses, says, talks
 from tests.support.script import policy_of
 from tests.support.virtual import VirtualClock
 
@@ -78,3 +78,26 @@ def test_case_221_no_reload_in_a_turn(tmp_path: Path) -> None:
         assert not world.supervisor.at_rest
 
     night(tmp_path, story, FakeAdapter(default=talks(lasts_s=600)))
+
+
+def test_case_42_no_reload_between_an_omission_and_the_end_of_its_reminder(tmp_path: Path) -> None:
+    """L-115: the right to a reminder cannot come back by it; also while the reminder waits to be taken."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start(policy_of("1h"))
+        await asyncio.sleep(0.5)
+        assert (world.place, world.loop.protocol_retry_count) == (("running", None), 1)
+        assert not world.supervisor.host.working, "the agent has refused it, and is asked again in a second"
+        assert not world.supervisor.at_rest
+        await asyncio.sleep(30)
+        assert world.supervisor.host.working
+        assert not world.supervisor.at_rest
+        await world.until(lambda: world.place == ("paused", "protocol_error"))
+        assert (world.loop.protocol_retry_count, world.loop.prompts_sent) == (1, 2)
+        await asyncio.sleep(1)
+        assert world.supervisor.at_rest
+
+    agent = FakeAdapter(default=says("continue"))
+    agent.acts.extend([talks(), refuses(), talks(lasts_s=60)])
+    world = night(tmp_path, story, agent)
+    assert len(world.events("loop.attention")) == 1

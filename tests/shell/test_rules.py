@@ -87,6 +87,7 @@ async def in_window(world: World) -> None:
     await asyncio.sleep(0.02)
     assert world.supervisor.host.rules.resting
     assert world.supervisor.host.working, "X-25: a turn in execution for whoever reaps"
+    assert not world.supervisor.at_rest, "case 221: and for whoever reloads"
 
 
 async def until_triggered(world: World, times: int = 1) -> None:

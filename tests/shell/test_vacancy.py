@@ -20,7 +20,7 @@ from loopsup.wire.control import Request
 from tests.shell.world import World, night
 from tests.support.fake_agent import FakeAdapter, does, hangs, says, talks
 from tests.support.script import policy_of
-from tests.support.virtual import VirtualClock
+from tests.support.virtual import VirtualClock, run_virtual
 
 GRACE_S = 20.0
 Story = Callable[[World, VirtualClock], Coroutine[Any, Any, None]]
@@ -163,6 +163,85 @@ def test_case_177_a_turn_in_execution_is_left_alone(tmp_path: Path) -> None:
 
     world = lived(tmp_path, FakeAdapter(default=does(busy)), story)
     assert world.adapter.newest.aborts == []
+
+
+def test_case_178_work_the_agent_was_given_keeps_it_until_it_ends(tmp_path: Path) -> None:
+    """H-13: a run of its own, without a prompt of ours and without a loop; its tool says nothing for three hours."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        await world.supervisor.host.start()
+        mine = world.adapter.newest
+        mine.events.busy()
+        mine.begin_turn()
+        mine.events.doing(Doing.TOOL)
+        await asyncio.sleep(3 * 3600)
+        assert world.ended is None
+        mine.end_turn()
+        mine.settle()
+        await world.over()
+        assert world.ended == "idle"
+        assert elapsed(world) <= 3 * 3600 + GRACE_S + 1
+
+    world = lived(tmp_path, FakeAdapter(), story)
+    assert world.adapter.newest.aborts == []
+
+
+def test_case_175_a_loop_that_ticks_drive_keeps_nobody_and_is_fired_by_them_alone(tmp_path: Path) -> None:
+    """H-02, H-15: by a supervisor that is there for something else it is not fired, and does not hold it."""
+    policy = {"rhythm": 10 * MINUTE}
+
+    async def begins(world: World, clock: VirtualClock) -> None:
+        assert (await world.ask("start", objective="look", policy=policy, driver="tick")).error is None
+        await ends_at(world, 0, "tick")
+        assert (world.place, world.loop.iteration_count) == (("waiting", None), 0)
+
+    async def talks_only(world: World, clock: VirtualClock) -> None:
+        follower = world.supervisor.bus.subscribe(None)
+        world.supervisor.touch()
+        await asyncio.sleep(3600)
+        world.supervisor.bus.unsubscribe(follower)
+        world.supervisor.touch()
+        await ends_at(world, 3600 + GRACE_S, "idle")
+        assert (world.place, world.loop.iteration_count) == (("waiting", None), 0)
+
+    async def ticks(world: World, clock: VirtualClock) -> None:
+        assert (await world.ask("tick")).message == "fired"
+        await world.until(lambda: world.place == ("waiting", None))
+        assert world.loop.iteration_count == 1
+        await ends_at(world, GRACE_S, "idle")
+
+    agent = FakeAdapter(default=says("continue"))
+    for story, iterations in ((begins, 0), (talks_only, 0), (ticks, 1)):
+        lived(tmp_path, agent, story)
+        assert len(agent.prompts) == iterations
+
+
+@pytest.mark.parametrize(
+    ("journal", "place"),
+    [
+        (b"", None),
+        (b"\0" * 512, None),
+        (b'{"v":1,"seq":1,"loop":{"phase":{"type":"waiting"}}}\n', None),
+        (b'{"v":9,"seq":1,"loop":{"id":"l","phase":"waiting"}}\n', ("paused", "unknown_version")),
+    ],
+    ids=["empty", "zeros", "damaged", "another version"],
+)
+def test_case_179_a_state_nobody_can_read_keeps_nobody(
+    tmp_path: Path, journal: bytes, place: tuple[str, str] | None
+) -> None:
+    """H-21."""
+    folder = tmp_path / "session"
+    folder.mkdir(mode=0o700)
+    (folder / "journal.jsonl").write_bytes(journal)
+    (folder / "journal.jsonl").chmod(0o600)
+
+    async def main(clock: VirtualClock) -> None:
+        async with World(clock, folder, FakeAdapter(), hold_open=False) as world:
+            assert (world.supervisor.loop is None) == (place is None)
+            await ends_at(world, GRACE_S, "idle")
+            assert place is None or world.place == place
+
+    run_virtual(main)
 
 
 def test_with_a_grace_of_zero_only_the_idle_time_counts(tmp_path: Path) -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from loopsup.core.effects import Announce, Effect, HandOver
-from loopsup.core.events import Event, Resume, Ticked, Update
+from loopsup.core.events import (
+    AgentLost,
+    BranchMoved,
+    Close,
+    Event,
+    IterationSettled,
+    Opened,
+    Resume,
+    Ticked,
+    Update,
+)
 from loopsup.core.limits import PROTOCOL_RETRY_CEILING
 from loopsup.core.misfire import LATE_MS, Done, made_up
-from loopsup.core.model import AttentionStatus, Loop, Moment, Paused, PromptKind, State, Waiting
+from loopsup.core.model import AttentionStatus, Delivery, Loop, Moment, Paused, PromptKind, State, Waiting
 from loopsup.core.step import next_deadline, step
 from loopsup.core.table import TABLE
 from loopsup.wire.transition import newly_missed
@@ -46,6 +56,7 @@ class Invariants:
             assert effects == ()
         if before is not None and after is not None and before.id == after.id:
             self.same_loop(before, after)
+            self.calls(before, event, after)
 
     def one_loop(self, loop: Loop) -> None:
         assert loop.iteration_count <= max(self.maximum, loop.policy.max_iterations)
@@ -131,6 +142,16 @@ class Invariants:
                 key = (after.id, str(attention.status), after.deadline_at)
                 assert key not in self.announced, "a deadline value is told at most once"
                 self.announced.add(key)
+
+    def calls(self, before: Loop, event: Event, after: Loop) -> None:
+        """The model calls are those that were reported of the iteration in flight, each report once (A-08)."""
+        if isinstance(event, BranchMoved):
+            return  # another branch has its own
+        ours = before.flight is not None and before.flight.delivery is not Delivery.PENDING
+        if isinstance(event, IterationSettled):
+            ours = ours and event.stamp == before.stamp()
+        reported = event.turns if ours and isinstance(event, IterationSettled | AgentLost | Close | Opened) else 0
+        assert after.llm_calls - before.llm_calls == reported
 
     def same_loop(self, before: Loop, after: Loop) -> None:
         assert (after.objective, after.started_at) == (before.objective, before.started_at)
