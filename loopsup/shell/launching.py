@@ -9,12 +9,11 @@ from pathlib import Path
 
 from loopsup.ports import Conversation, Launch, Permissions
 from loopsup.shell import leftover
-from loopsup.shell.control import AGENT_MARK
 from loopsup.shell.supervisor import Supervisor
 from loopsup.store.config import Config
 from loopsup.store.envfile import load_env_file
 from loopsup.store.identity import Identity
-from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE
+from loopsup.wire.control import AGENT_MARK, SOCKET_VARIABLE, TOKEN_VARIABLE
 
 
 class Launching:
