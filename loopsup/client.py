@@ -30,11 +30,16 @@ REQUEST_TIMEOUT_S = 30.0  # a pause or stop is one fsync; a disk that takes long
 AGENT_TIMEOUT_S = 150.0  # start, resume and say may first bring the agent up, close and reload take it down
 CHUNK = 64 * 1024
 _SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer", "reload"})
+_NOBODY = (ConnectionRefusedError, FileNotFoundError)
 _ENDLESS = frozenset({"wait", "follow", "terminal"})
 
 
 class UnreachableError(SupervisorGoneError):
     """Nobody answered at all: the request was certainly not carried out, and may be tried another way."""
+
+
+class NobodyListensError(UnreachableError):
+    """There is no socket, or nobody at it: its supervisor is on its way up or down, or somebody removed the file."""
 
 
 class NoAnswerError(SupervisorGoneError):
@@ -54,7 +59,8 @@ class Connection:
             _check_peer(self._socket)
         except OSError as error:
             self._socket.close()
-            raise UnreachableError(f"the supervisor does not answer at {path}: {_reason(error)}") from error
+            kind = NobodyListensError if isinstance(error, _NOBODY) else UnreachableError
+            raise kind(f"the supervisor does not answer at {path}: {_reason(error)}") from error
         except BaseException:
             self._socket.close()
             raise
@@ -147,6 +153,8 @@ def ping(path: Path) -> None:
         with Connection(path) as connection:
             connection.send(Request("ping"))
             connection.response(ANSWER_TIMEOUT_S)
+    except UnreachableError:
+        raise
     except SupervisorGoneError as error:
         raise UnreachableError(error.message) from error
 
@@ -181,7 +189,7 @@ def _check_owner(path: Path) -> None:
     try:
         found = path.lstat()
     except OSError as error:
-        raise UnreachableError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
+        raise NobodyListensError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
         raise RefusedError(f"{path} is not a socket of this user; nothing was sent to it, remove it and try again")
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loopsup import registry
+from loopsup import __version__, registry
 from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.core.reaper import IDLE_TTL_MS, Reaping, grace_ms
@@ -25,7 +25,7 @@ from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
 from loopsup.ports import Launch as AgentLaunch
 from loopsup.shell import leftover, reload
 from loopsup.shell.cap import enforce
-from loopsup.shell.control import AGENT_MARK, ControlServer
+from loopsup.shell.control import ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
 from loopsup.shell.log import LogFile
@@ -40,7 +40,7 @@ from loopsup.store.journal import JournalAppender
 from loopsup.store.limits import SharedLimits
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
-from loopsup.wire.control import SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
+from loopsup.wire.control import AGENT_MARK, SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
 
 # The second is the name such a grace has elsewhere; whoever set it there means the same here (D-31).
 GRACE_VARIABLES = ("LOOPSUP_ORPHAN_REAP_GRACE_S", "HERMES_TUI_WS_ORPHAN_REAP_GRACE_S")
@@ -104,7 +104,7 @@ class _Session:
         self._clock = supervisors_clock(os.environ)
 
     async def serve(self) -> int:
-        self._log.write(f"supervisor up: process {os.getpid()}, agent {self._identity.agent}")
+        self._log.write(f"supervisor up: loopsup {__version__}, process {os.getpid()}, agent {self._identity.agent}")
         supervisor = self._supervisor()
         supervisor.hosted = self._launch.hosted
         supervisor.host.recovery.share = SharedLimits(self._home.root / "limits", self._identity.id)

@@ -111,23 +111,28 @@ def config_path(env: Mapping[str, str] = os.environ) -> Path:
 
 def load_config(env: Mapping[str, str] = os.environ) -> Config:
     """The configuration in force. ConfigError; StorageError if the file cannot be read."""
-    path = config_path(env)
-    text = _read(path, must_exist=bool(env.get("LOOPSUP_CONFIG")))
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{os.fsdecode(path)} is not valid TOML: {error}") from error
+    path, table = config_path(env), load_table(env)
     try:
         return _config(table, lambda name: os.path.normpath(path.parent.absolute() / _expanded(name, env)))
     except ValueError as error:
         raise ConfigError(f"{os.fsdecode(path)}: {error}") from error
 
 
+def load_table(env: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What stands in the file, empty without one. ConfigError where it is no TOML; StorageError."""
+    path = config_path(env)
+    try:
+        return tomllib.loads(read_text(path, must_exist=bool(env.get("LOOPSUP_CONFIG"))))
+    except ValueError as error:
+        raise ConfigError(f"{os.fsdecode(path)} is not valid TOML: {error}") from error
+
+
 def _expanded(name: str, env: Mapping[str, str]) -> str:
     return os.fsdecode(user_home(env) / name[2:]) if name.startswith("~/") else name
 
 
-def _read(path: Path, *, must_exist: bool) -> str:
+def read_text(path: Path, *, must_exist: bool = False) -> str:
+    """What stands in the file. ConfigError where that can be no configuration; StorageError."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

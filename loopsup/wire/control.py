@@ -90,6 +90,7 @@ AGENT_VERBS = frozenset({"ping", "status", "hello", "decide"})  # what a process
 EARLY_VERBS = frozenset({"ping", "status", "hello", "decide"})  # answered while a new session's agent comes up
 SOCKET_VARIABLE = "LOOPSUP_SOCKET"  # these two are in the environment of an agent's tool carrier
 TOKEN_VARIABLE = "LOOPSUP_TOKEN"  # noqa: S105  (the name of a variable)
+AGENT_MARK = "LOOPSUP_AGENT"  # set for the agent and all it runs: they may not decide for the person
 
 
 @dataclass(frozen=True, slots=True)
