@@ -134,7 +134,7 @@ def terminal_width() -> int:
 def real_width(stream: TextIO | None = None) -> int | None:
     """Columns of the terminal that `stream` (else standard output) is; None where it is none, or does not say."""
     try:
-        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]
+        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]  # None is an AttributeError
     except (AttributeError, ValueError, OSError):
         return None
 

@@ -95,13 +95,16 @@ class Hearing:
         return self._host.rules.check(call)
 
     def carried(self, arguments: object) -> Verdict:
-        """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
-        run = self._host.run
-        return self.decide(DecisionCall(None if run is None else run.stamp, arguments))
+        """A decision through the carrier: it belongs to the newest prompt, whatever the model says.
+
+        Also where that seemed to have settled: an agent of which only its screen is known may go on by itself.
+        """
+        return self.decide(DecisionCall(self._host.prompted, arguments))
 
     def lost(self, reason: str) -> None:
         host = self._host
         run = host.let_go()
+        host.prompted = None
         host.slot.forget()
         host.watch.rest()
         host.questions.clear()

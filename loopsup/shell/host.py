@@ -24,6 +24,7 @@ from loopsup.ports import (
     Origin,
     Prompt,
     Refused,
+    Stamp,
     Unknown,
 )
 from loopsup.shell.continuity import Recovery
@@ -55,6 +56,7 @@ class AgentHost:
     ) -> None:
         self.slot = slot
         self.run: Run | None = None
+        self.prompted: Stamp | None = None  # of the newest prompt, also after it has settled
         self.desk = desk
         self.questions = questions
         self._clock = clock
@@ -128,6 +130,7 @@ class AgentHost:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self.take(Run(stamp=prompt.stamp, unsaid=said))
+        self.prompted = prompt.stamp
         if message is not None:
             run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:

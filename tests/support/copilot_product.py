@@ -13,6 +13,7 @@ from tests.support import toolchain
 from tests.support.copilot_env import copilot_env, heard, tool_texts
 from tests.support.model_server import Body, ModelServer, Reply
 from tests.support.product import Product, served
+from tests.support.world import roots, words
 
 
 class CopilotProduct(Product):
@@ -34,7 +35,7 @@ class CopilotProduct(Product):
         return tool_texts(self.requests[number])
 
     def the_copilot(self) -> psutil.Process:
-        (found,) = [one for one in self.processes() if "--headless" in one.cmdline()]
+        (found,) = roots(one for one in self.processes() if "--headless" in words(one))
         return found
 
 

@@ -14,6 +14,7 @@ import psutil
 from tests.support.model_server import ModelServer, Reply
 from tests.support.pi_env import PiWorld
 from tests.support.product import Json, Product, served
+from tests.support.world import roots
 
 
 class PiProduct(Product):
@@ -48,8 +49,8 @@ class PiProduct(Product):
         return [line["data"] for line in lines if line.get("customType") == kind]
 
     def pis(self) -> list[psutil.Process]:
-        """Pi (it sets its own title)."""
-        return [process for process in self.processes() if process.name() == "pi"]
+        """Pi (it sets its own title); not what it has just forked and that is still to become a tool."""
+        return roots(process for process in self.processes() if process.name() == "pi")
 
     def the_pi(self) -> psutil.Process:
         (found,) = self.pis()

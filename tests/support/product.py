@@ -18,7 +18,7 @@ from tests.support.world import Ran, World
 
 # An agent whose supervisor is gone ends in milliseconds, where the machine has any to spare; the end of an
 # interpreter with Copilot's SDK in it takes ten seconds under load.
-GONE_S = 30.0
+GONE_S = 60.0
 
 Json = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Product(World):
 
     def wait(self, expect: int) -> Json:
         """`wait`, which must end with `expect`; the loop."""
-        loop: Json = self.json("wait", "--timeout", "60s", code=expect)["loop"]
+        loop: Json = self.json("wait", "--timeout", "100s", code=expect)["loop"]
         return loop
 
     # ---- looking ----------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Running(Generic[A]):
         return await self.agent.prompt(Prompt(text, Origin.LOOP, f"m{self.sent}", Stamp("loop", self.sent, 1)))
 
     async def settled(self, count: int = 1) -> None:
-        await self.events.wait_for("`settled`", lambda: len(self.events.settlements()) >= count, 40)
+        await self.events.wait_for("`settled`", lambda: len(self.events.settlements()) >= count, 100)
 
     async def round(self, text: str = "[loop iteration]") -> None:
         """One prompt to its settlement."""
