@@ -53,6 +53,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "tick": "tick",
         "install-timer": "install_timer",
         "ls": "ls",
+        "report": "report",
         "forget": "forget",
         "agents": "agents",
         "doctor": "doctor",

@@ -51,6 +51,7 @@ class IterationRow:
     reminder: bool = False
     failed_tries: int = 0
     summary: str = ""
+    evidence: str = ""
     recoveries: tuple[Recovered, ...] = ()
 
 
@@ -201,6 +202,7 @@ class _Builder:
             calls=row.calls if after is None else max(0, after.llm_calls - opened.calls),
             failed_tries=row.failed_tries + (outcome == NOT_DELIVERED),
             summary=summary,
+            evidence="" if flight.decision is None else flight.decision.evidence,
         )
 
 
