@@ -75,7 +75,7 @@ class Venv:
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
             stdin=subprocess.DEVNULL,
         )

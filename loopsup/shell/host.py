@@ -28,6 +28,7 @@ from loopsup.ports import (
     Origin,
     Prompt,
     Refused,
+    Stamp,
     ToolCall,
     ToolVerdict,
     Unknown,
@@ -62,6 +63,7 @@ class AgentHost:
     ) -> None:
         self.slot = slot
         self.run: Run | None = None
+        self._prompted: Stamp | None = None
         self._desk = desk
         self._questions = questions
         self._clock = clock
@@ -134,6 +136,7 @@ class AgentHost:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
         run = self._take(Run(stamp=prompt.stamp, unsaid=said))
+        self._prompted = prompt.stamp
         if message is not None:
             run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:
@@ -311,11 +314,15 @@ class AgentHost:
         return self.rules.check(call)
 
     def on_carried(self, arguments: object) -> Verdict:
-        """A decision through the carrier: it belongs to the prompt in flight, whatever the model says."""
-        return self.on_decide(DecisionCall(None if self.run is None else self.run.stamp, arguments))
+        """A decision through the carrier: it belongs to the newest prompt, whatever the model says.
+
+        Also where that seemed to have settled: an agent of which only its screen is known may go on by itself.
+        """
+        return self.on_decide(DecisionCall(self._prompted, arguments))
 
     def on_lost(self, reason: str) -> None:
         run = self._let_go()
+        self._prompted = None
         self.slot.forget()
         self.watch.rest()
         self._questions.clear()

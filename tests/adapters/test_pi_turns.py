@@ -433,7 +433,7 @@ def test_the_token_is_not_in_the_environment_of_tools(tmp_path: Path) -> None:
 
 async def appears(path: Path) -> str:
     """The content of a file a tool writes (by rename), polled with a deadline."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.02)
     return path.read_text()

@@ -28,7 +28,7 @@ def drive(harness: PtyHarness, scenario: Callable[[Running], Awaitable[None]], *
         async with running(harness, **changes) as it:
             await scenario(it)
 
-    asyncio.run(asyncio.wait_for(run(), 100))
+    asyncio.run(asyncio.wait_for(run(), 200))
 
 
 def sit(it: Running) -> tuple[Seat, bytearray]:
@@ -38,7 +38,7 @@ def sit(it: Running) -> tuple[Seat, bytearray]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(100):
         while not holds():
             await asyncio.sleep(0.05)
 

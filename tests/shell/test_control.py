@@ -24,7 +24,7 @@ from loopsup.wire.control import MAX_LINE, MAX_OBJECTIVE
 from tests.shell.world import World
 from tests.support.fake_agent import FakeAdapter, hangs, says, talks
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 FIXED = {"rhythm": 600_000}
 
 

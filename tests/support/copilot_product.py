@@ -17,9 +17,9 @@ import psutil
 from tests.support import toolchain
 from tests.support.copilot_env import copilot_env, heard, tool_texts
 from tests.support.model_server import Body, ModelServer, Reply
-from tests.support.world import Ran, World
+from tests.support.world import Ran, World, roots, words
 
-GONE_S = 30.0  # under load the end of an interpreter with the SDK in it alone takes ten seconds
+GONE_S = 60.0  # under load the end of an interpreter with the SDK in it alone takes ten seconds
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ class CopilotProduct(World):
 
     def wait(self, expect: int) -> Json:
         """`wait`, which must end with `expect`; the loop."""
-        loop: Json = self.json("wait", "--timeout", "60s", code=expect)["loop"]
+        loop: Json = self.json("wait", "--timeout", "100s", code=expect)["loop"]
         return loop
 
     # ---- looking ----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class CopilotProduct(World):
     # ---- processes --------------------------------------------------------------------------------
 
     def the_copilot(self) -> psutil.Process:
-        (found,) = [one for one in self.processes() if "--headless" in one.cmdline()]
+        (found,) = roots(one for one in self.processes() if "--headless" in words(one))
         return found
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from tests.support import toolchain
 from tests.support.model_server import ModelServer, Reply
 from tests.support.recording import Recording
 
-SCENARIO_S = 60.0  # one scenario takes two seconds
+SCENARIO_S = 120.0  # one scenario takes two seconds
 SETTINGS: dict[str, Any] = {
     "defaultProvider": "fake",
     "defaultModel": "fake-1",

@@ -17,9 +17,9 @@ import psutil
 
 from tests.support.model_server import Body, ModelServer, Reply
 from tests.support.pi_env import PiWorld
-from tests.support.world import Ran, World
+from tests.support.world import Ran, World, roots
 
-GONE_S = 30.0  # an agent whose supervisor is gone ends in milliseconds, where the machine has any to spare
+GONE_S = 60.0  # an agent whose supervisor is gone ends in milliseconds, where the machine has any to spare
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ class PiProduct(World):
 
     def wait(self, expect: int) -> Json:
         """`wait`, which must end with `expect`; the loop."""
-        loop: Json = self.json("wait", "--timeout", "60s", code=expect)["loop"]
+        loop: Json = self.json("wait", "--timeout", "100s", code=expect)["loop"]
         return loop
 
     # ---- looking ----------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class PiProduct(World):
     # ---- processes --------------------------------------------------------------------------------
 
     def pis(self) -> list[psutil.Process]:
-        """Pi (it sets its own title)."""
-        return [process for process in self.processes() if process.name() == "pi"]
+        """Pi (it sets its own title); not what it has just forked and that is still to become a tool."""
+        return roots(process for process in self.processes() if process.name() == "pi")
 
     def the_pi(self) -> psutil.Process:
         (found,) = self.pis()

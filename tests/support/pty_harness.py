@@ -103,7 +103,7 @@ class Running:
         return await self.agent.prompt(Prompt(text, Origin.LOOP, f"m{self.sent}", Stamp("loop", self.sent, 1)))
 
     async def settled(self, count: int = 1) -> None:
-        await self.events.wait_for("`settled`", lambda: len(self.events.settlements()) >= count, 40)
+        await self.events.wait_for("`settled`", lambda: len(self.events.settlements()) >= count, 100)
 
 
 @contextlib.asynccontextmanager
