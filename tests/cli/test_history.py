@@ -133,7 +133,7 @@ def test_a_decision_before_its_reminder_went_out() -> None:
     tale = Tale().start()
     tale.at(MINUTE, ev.IterationSettled(tale.stamp, idle=False, turns=1))
     tale.decide(2 * MINUTE)
-    assert tale.rows() == [LOOP, IterationRow(1, T0, "continue", 2 * MINUTE, 1, 1, summary="s")]
+    assert tale.rows() == [LOOP, IterationRow(1, T0, "continue", 2 * MINUTE, 1, 1, summary="s", evidence="e")]
 
 
 def test_a_reminder_nobody_took_before_the_stop() -> None:
