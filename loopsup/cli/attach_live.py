@@ -2,7 +2,7 @@
 
 Rules: nothing here changes the loop by itself, and leaving never stops it; what is typed is said, or answers the
 question that is shown. The terminal is given back as it was, however this ends (a signal, a supervisor that died);
-only a KILL of this very process cannot be seen to. prompt_toolkit is imported by this module alone.
+only a KILL of this very process cannot be seen to.
 """
 
 from __future__ import annotations
