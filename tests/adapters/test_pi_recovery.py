@@ -13,8 +13,9 @@ import pytest
 
 from loopsup.core.classify import Kind
 from loopsup.ports import AbortReason, Accepted, Boundary, Interruption, Plan
+from tests.support.agent_env import stamped
 from tests.support.model_server import Body, ModelServer, Reply, bash, decision
-from tests.support.pi_env import PiWorld, Run, drive, running, stamped
+from tests.support.pi_env import PiWorld, Run, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
