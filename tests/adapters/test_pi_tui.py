@@ -18,7 +18,7 @@ from loopsup_pi.linked import Guest, LinkedPi
 from loopsup_pi.tui import TuiPi
 from tests.adapters.test_pi_linked import Pi
 
-SCENARIO_S = 30.0
+SCENARIO_S = 100.0
 
 
 class Own:
