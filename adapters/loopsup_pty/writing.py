@@ -2,8 +2,7 @@
 
 Rules. The text cannot end its own paste: control characters become visible signs. Enter comes only after the program
 has shown the paste, as some take a text and an Enter that are read together for one paste. Taken is what has left
-the input line, or what made the program work, ask or say something; anything else is unknown, and never tried again,
-but for a program that ended before Enter.
+the input line, or what made the program work, ask or say something; anything else is unknown, and never tried again.
 Enter is pressed once more where the line still stands exactly as it was pasted: then the first one was lost.
 """
 
@@ -14,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loopsup.ports import Accepted, Handover, Refused, Unknown
+from loopsup.ports import Accepted, Handover, Unknown
 from loopsup.terminal.stage import Stage
 from loopsup_pty.reading import Line, Reading
 
@@ -62,23 +61,16 @@ class Writer:
 
     async def hand_over(self, text: str) -> Handover:
         """Only at an empty prompt. What people type meanwhile must be held back."""
-        why = await self._pasted(text)
-        if not self.alive():  # before Enter there is no message, so none was taken
-            return Refused("the program has ended")
-        return await self._send(self.reading.line()) if why is None else Unknown(why)
-
-    async def _pasted(self, text: str) -> str | None:
-        """Why it is not known to stand on the input line."""
         stage = self.stage
         shown = stage.last_output
         if not stage.write(PASTE + typeable(text).encode() + PASTE_END) or not await stage_written(stage):
-            return "the program does not read what is typed"
+            return Unknown("the program does not read what is typed")
         if not await self._until(lambda: stage.last_output > shown, ECHO_S):
-            return "the program showed nothing of the message that was pasted"
+            return Unknown("the program showed nothing of the message that was pasted")
         await self._until(lambda: stage.picture.current and stage.quiet_s >= ECHO_QUIET_S, ECHO_MOST_S)
         if self.reading.asks(stage.picture.lines()):
-            return "the program asked a question while the message was pasted"
-        return None
+            return Unknown("the program asked a question while the message was pasted")
+        return await self._send(self.reading.line())
 
     async def _send(self, pasted: Line) -> Handover:
         pressed, before = asyncio.get_running_loop().time(), self.stage.picture.lines()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from loopsup.errors import UsageError
-from loopsup.ports import Handover, Refused, Unknown
 from loopsup_pty import profiles
 from loopsup_pty.arguments import Command, parse
 from loopsup_pty.reading import numbered
-from loopsup_pty.writing import Writer, typeable, unsendable
+from loopsup_pty.writing import typeable, unsendable
 
 
 def test_options_stand_before_the_command() -> None:
@@ -115,29 +111,3 @@ def test_every_pattern_of_the_table_is_one() -> None:
         for text in (profile.ready, profile.empty, profile.busy, profile.menu):
             assert text is None or profiles.pattern(text)
         assert profile.summary.startswith("untested: ") is not profile.tested
-
-
-@pytest.mark.parametrize("takes", [True, False])
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_program_that_ended_before_enter_has_taken_nothing(
-    takes: bool, lives: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`takes`: its end is noticed only after the paste was written."""
-    monkeypatch.setattr("loopsup_pty.writing.ECHO_S", 0.0)
-    typed: list[bytes] = []
-
-    async def written(_within_s: float) -> bool:
-        return True
-
-    def write(data: bytes) -> bool:
-        typed.append(data)
-        return takes
-
-    async def scenario() -> Handover:
-        stage: Any = SimpleNamespace(write=write, last_output=0.0, child=SimpleNamespace(written=written))
-        reading: Any = SimpleNamespace()
-        return await Writer(stage, reading, lambda: lives, lambda: None).hand_over("hello")
-
-    outcome = asyncio.run(scenario())
-    assert isinstance(outcome, Unknown if lives else Refused)
-    assert typed == [b"\x1b[200~hello\x1b[201~"]
