@@ -30,6 +30,7 @@ REQUEST_TIMEOUT_S = 30.0  # a pause or stop is one fsync; a disk that takes long
 AGENT_TIMEOUT_S = 150.0  # start, resume and say may first bring the agent up, close and reload take it down
 CHUNK = 64 * 1024
 _SLOW = frozenset({"start", "resume", "say", "close", "abort", "answer", "reload"})
+_NOBODY = (ConnectionRefusedError, FileNotFoundError)
 _ENDLESS = frozenset({"wait", "follow", "terminal"})
 
 
@@ -37,8 +38,16 @@ class UnreachableError(SupervisorGoneError):
     """Nobody answered at all: the request was certainly not carried out, and may be tried another way."""
 
 
+class NobodyListensError(UnreachableError):
+    """There is no socket, or nobody at it: its supervisor is on its way up or down, or somebody removed the file."""
+
+
 class NoAnswerError(SupervisorGoneError):
     """The request was sent and time ran out: nobody can say yet what becomes of it."""
+
+
+class WentAwayError(SupervisorGoneError):
+    """The connection ended before the answer: the supervisor died, closes, or is restarting."""
 
 
 class Connection:
@@ -54,7 +63,8 @@ class Connection:
             _check_peer(self._socket)
         except OSError as error:
             self._socket.close()
-            raise UnreachableError(f"the supervisor does not answer at {path}: {_reason(error)}") from error
+            kind = NobodyListensError if isinstance(error, _NOBODY) else UnreachableError
+            raise kind(f"the supervisor does not answer at {path}: {_reason(error)}") from error
         except BaseException:
             self._socket.close()
             raise
@@ -86,7 +96,7 @@ class Connection:
         try:
             self._socket.sendall(line)
         except OSError as error:
-            raise SupervisorGoneError(f"the supervisor went away: {_reason(error)}") from error
+            raise WentAwayError(f"the supervisor went away: {_reason(error)}") from error
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line without its LF; None at the end. TimeoutError after `timeout_s` without any data."""
@@ -111,7 +121,7 @@ class Connection:
         except TimeoutError as error:
             raise NoAnswerError(f"the supervisor did not answer within {timeout_s:g} s") from error
         if line is None:
-            raise SupervisorGoneError("the supervisor went away before it answered")
+            raise WentAwayError("the supervisor went away before it answered")
         response = decode_response(line)
         if response.error is not None:
             raise response.error
@@ -125,13 +135,13 @@ class Connection:
         except OSError as error:  # reset by a supervisor that was killed: the same as its end
             if isinstance(error, ConnectionError):
                 return b""
-            raise SupervisorGoneError(f"the supervisor went away: {_reason(error)}") from error
+            raise WentAwayError(f"the supervisor went away: {_reason(error)}") from error
 
 
 def request(path: Path, what: Request, timeout_s: float | None = None) -> Response:
     """Ask the supervisor at `path`. `timeout_s` None: what this verb may take (for ever for `wait`).
 
-    UnreachableError: nobody there, nothing sent. SupervisorGoneError: it went away before it answered.
+    UnreachableError: nobody there, nothing sent. WentAwayError: it went away before it answered.
     Any other LoopsupError: the supervisor's refusal.
     """
     if what.verb not in ("ping", "status", "decide"):  # an agent's decision is worth the wait for a busy supervisor
@@ -147,6 +157,8 @@ def ping(path: Path) -> None:
         with Connection(path) as connection:
             connection.send(Request("ping"))
             connection.response(ANSWER_TIMEOUT_S)
+    except UnreachableError:
+        raise
     except SupervisorGoneError as error:
         raise UnreachableError(error.message) from error
 
@@ -181,7 +193,7 @@ def _check_owner(path: Path) -> None:
     try:
         found = path.lstat()
     except OSError as error:
-        raise UnreachableError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
+        raise NobodyListensError(f"the supervisor's socket {path} is not there: {_reason(error)}") from error
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
         raise RefusedError(f"{path} is not a socket of this user; nothing was sent to it, remove it and try again")
 

@@ -1,11 +1,10 @@
-"""Where the files that ship beside the code are: `python -m loopsup.shipped` prints the ready hooks.
+"""Where the files that ship beside the code are: the ready attention hooks.
 
 A wheel has them inside the package; an editable install and a checkout have them in `hooks/`.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 
@@ -16,7 +15,3 @@ def hooks() -> list[Path]:
         if folder.is_dir():
             return sorted(path for path in folder.iterdir() if path.is_file())
     return []
-
-
-if __name__ == "__main__":
-    sys.stdout.writelines(f"{path}\n" for path in hooks())

@@ -33,7 +33,7 @@ class Shell:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
 
@@ -83,17 +83,19 @@ def test_cron_starts_one_loop_and_is_quiet_while_it_works(shell: Shell) -> None:
     (shell.folder / "nightly.status").write_text("running\n")
     began = time.monotonic()
     assert shell("./keep-looping.sh", **fast).returncode == 0
-    assert time.monotonic() - began < 8  # a new name is not waited for: that would take 10 s
+    took = time.monotonic() - began
     first = shell.status("--session", "nightly")
+    began = time.monotonic()
     again = shell("./keep-looping.sh", **fast)
+    assert took < time.monotonic() - began + 8  # a new name is not waited for: that would take 40 s
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert shell.status("--session", "nightly")["id"] == first["id"]
 
     (shell.folder / "nightly.status").write_text("passed\n")
-    assert shell("loopsup wait --session nightly --timeout 20s").returncode == 0
+    assert shell("loopsup wait --session nightly --timeout 100s").returncode == 0
     (shell.folder / "nightly.status").write_text("needs-human\n")
     assert shell("./keep-looping.sh", **fast).returncode == 0
-    assert shell("loopsup wait --session nightly --timeout 20s").returncode == 11
+    assert shell("loopsup wait --session nightly --timeout 100s").returncode == 11
     second = shell.status("--session", "nightly")
     assert second["id"] != first["id"]
 
@@ -111,7 +113,7 @@ def test_the_terminal_program_is_typed_to_until_it_decides(shell: Shell) -> None
         "-- --busy '^working' ./tiny_tui.py ci.status"
     )
     assert started.returncode == 0, started.stderr
-    deadline = time.monotonic() + 45
+    deadline = time.monotonic() + 100
     while (loop := shell.status())["lastDecision"] is None and time.monotonic() < deadline:
         time.sleep(0.2)
     first = loop["lastDecision"]
@@ -119,7 +121,7 @@ def test_the_terminal_program_is_typed_to_until_it_decides(shell: Shell) -> None
     assert (first["decision"], first["summary"], first["evidence"]) == ("continue", "running", "cat ci.status")
 
     (shell.folder / "ci.status").write_text("passed\n")
-    assert shell("loopsup wait --timeout 50s").returncode == 0
+    assert shell("loopsup wait --timeout 100s").returncode == 0
     assert (done := shell.status())["protocolRetryCount"] == 0, done
 
 

@@ -147,7 +147,7 @@ def test_the_process_ends_with_its_input_and_says_hello_first(supervisor: FakeSu
         input=message("tools/list") + b"\n",
         env={**os.environ, **env_for(supervisor)},
         capture_output=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     assert json.loads(done.stdout)["result"]["tools"] == [mcp_server.TOOL]
@@ -174,7 +174,7 @@ def test_the_official_client_sees_the_tool_and_the_verdicts(
             dump = [item.model_dump(by_alias=True, exclude_none=True) for item in (tool, bad, good)]
             return [started.model_dump(by_alias=True)["serverInfo"]["name"], *dump]
 
-    name, tool, bad, good = asyncio.run(asyncio.wait_for(talk(), 30))
+    name, tool, bad, good = asyncio.run(asyncio.wait_for(talk(), 100))
     assert name == "loopsup"
     assert tool == mcp_server.TOOL
     assert (bad["isError"], bad["content"][0]["text"]) == (True, "evidence is missing; call it again")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = [pytest.mark.slow, pytest.mark.packaging, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
 
+PATIENT_S = 60.0
 THIRD_PARTY_PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -71,7 +75,7 @@ class Venv:
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -88,6 +92,35 @@ def run(argv: Sequence[str], cwd: Path) -> None:
 def rows(agents: subprocess.CompletedProcess[str]) -> set[str]:
     """The names in the output of `loopsup agents`: `name: …`, and details indented below."""
     return {line.partition(":")[0] for line in agents.stdout.splitlines() if line and not line.startswith(" ")}
+
+
+def status(made: Venv) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(made.loopsup("status", "--session", "s", "--json").stdout)
+    return found
+
+
+def waits(made: Venv, iterations: int) -> dict[str, Any]:
+    """The status when the loop waits after so many iterations, or more."""
+    give_up = time.monotonic() + PATIENT_S
+    while time.monotonic() < give_up:
+        found = status(made)
+        if found["loop"]["state"] == "waiting" and found["loop"]["iterationCount"] >= iterations:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"no {iterations} iterations: {found}")
+
+
+def next_version(wheel: Path, folder: Path) -> Path:
+    """The same wheel, as if it were the next release. (pip does not compare what it installs with RECORD.)"""
+    fresh = folder / wheel.name.replace("0.1.0", "0.1.1")
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(fresh, "w") as new:
+        for info in old.infolist():
+            content = old.read(info)
+            if info.filename.endswith(("/METADATA", "/RECORD", "loopsup/__init__.py")):
+                content = content.replace(b"0.1.0", b"0.1.1")
+            info.filename = info.filename.replace("0.1.0", "0.1.1")
+            new.writestr(info, content)
+    return fresh
 
 
 def third_party(folder: Path, name: str, source: str) -> Path:
@@ -157,13 +190,46 @@ def test_an_installed_wheel_knows_its_agents(venv: Venv) -> None:
     assert {"acp", "copilot", "demo", "pi"} <= rows(done)
 
 
+def ready_hooks(venv: Venv) -> list[str]:
+    return [row["path"] for row in json.loads(venv.loopsup("hooks", "list", "--json").stdout)["hooks"]]
+
+
 def test_the_console_script_and_the_version(venv: Venv) -> None:
     done = venv.run([str(venv.python.with_name("loopsup")), "--version"])
     assert (done.returncode, done.stdout.split()[-1]) == (0, "0.1.0")
 
 
+def test_a_session_goes_on_as_the_version_that_was_installed_under_it(dist: Path, tmp_path: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    made = Venv(tmp_path)
+    made.install(str(wheel))
+    (made.home / "ci.status").write_text("running")
+    demo = ("--agent", "demo", "--session", "s", "watch it", "--", "--file", "ci.status")
+    begun = made.loopsup("start", "--detach", "--min-delay", "1s", "--every", "1h", *demo)
+    assert begun.returncode == 0, begun.stderr
+    try:
+        before = waits(made, iterations=1)
+        made.install(str(next_version(wheel, tmp_path)))
+        assert made.loopsup("--version").stdout.split()[-1] == "0.1.1"
+        assert status(made)["session"] == before["session"], "what runs goes on as it was until it is told"
+        told = made.loopsup("reload", "--session", "s", "--json")
+        assert told.returncode == 0, told.stderr
+        kept = ("id", "iterationCount", "promptsSent", "startedAt", "nextDueAt", "lastDecision")
+        assert status(made)["session"]["supervisor"] == before["session"]["supervisor"], "the same process"
+        assert {key: status(made)["loop"][key] for key in kept} == {key: before["loop"][key] for key in kept}
+        (log,) = (made.home / "state" / "sessions").glob("s/supervisor.log")
+        ups = [line.split()[4] for line in log.read_text().splitlines() if "supervisor up" in line]
+        assert ups == ["0.1.0,", "0.1.1,"]
+        assert made.loopsup("update", "--session", "s", "--every", "1s").returncode == 0
+        after = waits(made, iterations=2)
+        assert after["session"]["agentSessionId"] == before["session"]["agentSessionId"]
+    finally:
+        closed = made.loopsup("close", "--session", "s")
+    assert closed.returncode == 0, closed.stderr
+
+
 def test_the_hooks_of_an_installed_wheel_can_be_executed(venv: Venv) -> None:
-    listed = venv.run([str(venv.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
+    listed = ready_hooks(venv)
     assert [Path(line).name for line in listed] == ["append-log", "notify-desktop"]
     assert all(os.access(line, os.X_OK) and "/_hooks/" in line for line in listed)
 
@@ -187,5 +253,4 @@ def test_an_editable_install_works_too(tmp_path: Path) -> None:
     done = made.loopsup("agents")
     assert (done.returncode, done.stderr) == (0, "")
     assert {"acp", "copilot", "demo", "pi"} <= rows(done)
-    listed = made.run([str(made.python), "-P", "-m", "loopsup.shipped"]).stdout.splitlines()
-    assert listed == [str(ROOT / "hooks" / name) for name in ("append-log", "notify-desktop")]
+    assert ready_hooks(made) == [str(ROOT / "hooks" / name) for name in ("append-log", "notify-desktop")]

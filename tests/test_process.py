@@ -45,7 +45,7 @@ class Running:
 
     async def line(self, number: int) -> str:
         """Line `number` (from 0), once it is there."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.lines) <= number:
                 self.changed.clear()
                 await self.changed.wait()
@@ -83,7 +83,7 @@ def running(
 
 async def gone(pid: int) -> bool:
     """True once no living process has this pid (bounded)."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             await asyncio.sleep(0.01)
     return True
@@ -196,7 +196,7 @@ def test_last_words_come_before_the_exit(tmp_path: Path) -> None:
 
 def test_the_exit_is_noticed_though_a_grandchild_holds_the_pipes(tmp_path: Path) -> None:
     async def body(it: Running) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await it.child.wait() == "exit status 7"
         assert it.child.returncode == 7
         grandchild = int(await it.line(0))
@@ -242,7 +242,7 @@ def test_sending_after_close_is_a_connection_error(tmp_path: Path) -> None:
 def test_sending_to_a_child_that_closed_its_input_ends_in_a_connection_error(tmp_path: Path) -> None:
     async def body(it: Running) -> None:
         async def send_on() -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     await it.child.send(b"hello\n")
                     await asyncio.sleep(0)
@@ -423,7 +423,7 @@ SPAWNS_AWAY = f"p = subprocess.Popen({SLEEPER}, start_new_session=True)\nsay(p.p
 
 async def looked(child: Child) -> None:
     """Until it has looked at its tree, as it does soon after each line."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not child._tree.seen:
             await asyncio.sleep(0.02)
 

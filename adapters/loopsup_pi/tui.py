@@ -1,15 +1,17 @@
 """Pi's own terminal interface on a pty of ours, driven through its extension (`--agent pi-tui`).
 
 The keyboard is the person's alone: what loopsup has to say goes over the link (linked.py), never as keys. From the
-screen nothing is read but its words for an error; Pi says to its terminal when it is up and when a dialog waits
-(program_status.py). Rules: a dialog is answered at the screen; one that nobody answers in time is the end of this
-Pi, and so is an extension that does not come back.
+screen nothing is read but its words for an error, and whether a question stands there before Pi is up; afterwards Pi
+says to its terminal when it is at its prompt and when a dialog waits (program_status.py). Rules: a dialog is
+answered at the screen; one that nobody answers in time is the end of this Pi, and so is an extension that does not
+come back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import uuid
 from collections.abc import Awaitable, Callable
 
@@ -26,7 +28,12 @@ from loopsup_pi.program_status import Status
 NAME = "pi-tui"
 FIRST_S = 5.0  # Pi is at its prompt milliseconds after its extensions have begun
 LAST_ROWS = 8  # of the screen, in the words about a failed start
+DIALOG_ROWS = 15  # of a question with its answers
 WIDTH = 800  # characters of them
+LOOK_S = 0.1
+STILL_S = 0.5  # a dialog stands still; words that scroll by do not
+DIALOG = re.compile(r"\benter select\b.*\bcancel\b")  # below each list of answers Pi shows
+WAY_ON = "run it yourself in this directory once and answer it"
 
 
 class OwnTerminal:
@@ -75,11 +82,17 @@ class OwnTerminal:
             self._why = why
             self._ending = asyncio.create_task(self._child.close())
 
-    def shown(self) -> str:
+    def shown(self, most: int = LAST_ROWS) -> str:
         """The last rows of its screen, for people."""
-        lines = [] if self.stage is None else self.stage.picture.lines()
-        rows = [" ".join(line.split()) for line in lines if line.strip()]
-        return ev.bounded(" / ".join(rows[-LAST_ROWS:]), WIDTH) or "its screen is empty"
+        rows = [" ".join(line.split()) for line in self._lines() if line.strip("─ ")]
+        return ev.bounded(" / ".join(rows[-most:]), WIDTH) or "its screen is empty"
+
+    def asks(self) -> bool:
+        """A list of answers stands there."""
+        return any(DIALOG.search(line) for line in self._lines())
+
+    def _lines(self) -> list[str]:
+        return [] if self.stage is None else self.stage.picture.lines()
 
     async def _until_exit(self, child: TerminalChild, stage: Stage) -> None:
         reason = await child.wait()
@@ -107,15 +120,31 @@ class TuiPi(LinkedPi):
         return self._terminal.stage
 
     async def start(self) -> AgentStarted:
+        look = asyncio.create_task(self._look_for_dialog())
         try:
             started = await super().start()
         except AgentUnableError as error:
-            if self.pid is None:
+            if self.pid is None or look.done():
                 raise
             raise AgentUnableError(f"{error}; its screen: {self._terminal.shown()}") from error
+        finally:
+            look.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._at_prompt.wait(), FIRST_S)
         return started
+
+    async def _look_for_dialog(self) -> None:
+        """Whether the project is trusted Pi asks before any extension is there, and tells its terminal nothing of."""
+        clock, since = asyncio.get_running_loop().time, None
+        while since is None or clock() - since < STILL_S:
+            await asyncio.sleep(LOOK_S)
+            since = (since or clock()) if self._terminal.asks() else None
+        self._unable(self._terminal.shown(DIALOG_ROWS))
+
+    def _unable(self, question: str) -> None:
+        if not self._extension.hello.done():
+            told = f"pi asks a question at its start; {WAY_ON}: {question}"
+            self._extension.hello.set_exception(AgentUnableError(told))
 
     async def close(self) -> None:
         if self._alone is not None:
@@ -136,9 +165,7 @@ class TuiPi(LinkedPi):
         if status.asks is None:
             self._answered("answered in its terminal")
         elif not self._extension.hello.done():
-            way_on = "run it yourself in this directory once and answer it"
-            unable = AgentUnableError(f"pi asks a question at its start ({status.asks}); {way_on}")
-            self._extension.hello.set_exception(unable)
+            self._unable(status.asks)
         elif self._question is None and not self._closing:
             self._question = str(uuid.uuid4())
             self._events.ask(Question(self._question, "dialog", "", status.asks))

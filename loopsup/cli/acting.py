@@ -1,7 +1,8 @@
 """How a verb reaches its session: over the socket while a supervisor lives, else another way.
 
 Rules: the lock says whether a supervisor lives, its socket only how to talk to it. A supervisor that holds
-the lock and answers nobody within `ANSWER_TIMEOUT_S` is exit 5, and nothing is changed behind its back.
+the lock and answers nobody within `ANSWER_TIMEOUT_S` is exit 5, and nothing is changed behind its back. One that
+does not listen yet is waited for longer, but for a `status`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ CLOSING_MS = 60_000  # a hook that runs to its limit and an agent that has to be
 BACK_MS = 60_000  # an interpreter starts in well under a second; a busy machine gets the rest
 BACK_POLL_S = 0.1
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
+# But first it ends what a killed one left behind, and a removed socket is made again after 30 s at the latest.
+STARTING_MS = 40_000
 
 Otherwise = Callable[[Session], Response]
 
@@ -62,10 +65,19 @@ def ask(session: Session, request: Request, timeout_s: float | None = None) -> R
         except client.UnreachableError as error:
             if not session.alive():
                 return None
-            if mono_ms() - silent >= ANSWER_TIMEOUT_S * 1000:
+            if mono_ms() - silent >= _patience_ms(request, timeout_s, error):
                 raise not_answering(session) from error
             pause(RETRY_S)
     return None
+
+
+def _patience_ms(request: Request, timeout_s: float | None, error: client.UnreachableError) -> float:
+    """How long a supervisor that holds the lock may be out of reach."""
+    if request.verb == "status" or not isinstance(error, client.NobodyListensError):
+        return ANSWER_TIMEOUT_S * 1000
+    if timeout_s is None or request.verb not in ("wait", "say"):
+        return STARTING_MS
+    return min(STARTING_MS, max(timeout_s, ANSWER_TIMEOUT_S) * 1000)  # `--timeout`
 
 
 def need(session: Session, request: Request, timeout_s: float | None = None) -> Response:

@@ -2,7 +2,7 @@
 
 Rules: nothing here changes the loop by itself, and leaving never stops it; what is typed is said, or answers the
 question that is shown. The terminal is given back as it was, however this ends (a signal, a supervisor that died);
-only a KILL of this very process cannot be seen to. prompt_toolkit is imported by this module alone.
+only a KILL of this very process cannot be seen to.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TextIO, cast
 
 from prompt_toolkit.application import Application
@@ -137,7 +138,7 @@ class _View:
             await self._news.wait()
             self._news.clear()
             if text := self.above.take():
-                await run_in_terminal(lambda text=text: render.write(text, end="", flush=True))  # type: ignore[misc]
+                await run_in_terminal(partial(render.write, text, end="", flush=True))
             self._app.invalidate()
             await asyncio.sleep(PAINT_S)
 

@@ -8,6 +8,7 @@ raises a `LoopsupError`; only `app.run` turns errors into output.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from loopsup.errors import UsageError
+from loopsup.errors import RefusedError, UsageError
 
 TAIL = "tail"  # key in the context's object: what stood after the first `--` of a `start`, or None
 
@@ -89,6 +90,14 @@ def warn(warnings: Iterable[str]) -> None:
 def out_json(obj: Mapping[str, Any]) -> None:
     """One JSON object on one line; ASCII, so that no terminal and no locale can spoil it."""
     out(json.dumps(obj, ensure_ascii=True, allow_nan=False))
+
+
+def not_for_agents(what: str) -> None:
+    """RefusedError where an agent runs this: it may not decide for the person."""
+    from loopsup.wire.control import AGENT_MARK
+
+    if os.environ.get(AGENT_MARK):
+        raise RefusedError(f"an agent may not {what}; a person does that in a shell of their own")
 
 
 def show_status(status: Mapping[str, Any], *, as_json: bool) -> None:

@@ -59,7 +59,8 @@ def unit_text(session: Session) -> str:
     """What stands in it. UsageError where a path cannot be written into one."""
     command = [*own_command(), "reopen", "--session", session.name]
     if sys.platform == "darwin":
-        return units.plist(_label(session), command, ["<key>RunAtLoad</key><true/>"])
+        more = ["<key>RunAtLoad</key><true/>", f"<key>ExitTimeOut</key><integer>{STOP_S}</integer>"]
+        return units.plist(_label(session), command, more)
     more = ["KillMode=mixed", f"TimeoutStopSec={STOP_S}", "", "[Install]", "WantedBy=default.target"]
     return units.systemd_service(f"loopsup session {session.name}", command, more)
 

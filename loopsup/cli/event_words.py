@@ -28,6 +28,7 @@ CAUSES = {  # what happened, as the journal names it, in words
     "close": "the session closes",
     "ticked": "the time has come",
     "handover_refused": "the agent did not take the message",
+    "decision_called": "the agent has decided",
     "iteration_settled": "the iteration has ended",
     "agent_lost": "the agent ended",
     "agent_start_failed": "the agent could not be started",

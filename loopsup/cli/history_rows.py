@@ -51,6 +51,7 @@ class IterationRow:
     reminder: bool = False
     failed_tries: int = 0
     summary: str = ""
+    evidence: str = ""
     recoveries: tuple[Recovered, ...] = ()
 
 
@@ -189,18 +190,24 @@ class _Builder:
             return
         row = self._rows[opened.index]
         assert isinstance(row, IterationRow)
+        decided = isinstance(record.event, happened.DecisionCalled)  # while its reminder had not gone out
+        if decided and after is not None:
+            flight = replace(flight, decision=after.last_decision)
         outcome, summary = _outcome(record.event, flight)
         self._open = None
         if outcome == NOT_DELIVERED:
             self._tried = opened.index
+        prompts = row.prompts if after is None else max(0, after.prompts_sent - opened.prompts)
         self._rows[opened.index] = replace(
             row,
             outcome=outcome,
             took_ms=max(0, record.now.wall - row.at),
-            prompts=row.prompts if after is None else max(0, after.prompts_sent - opened.prompts),
+            prompts=prompts,
             calls=row.calls if after is None else max(0, after.llm_calls - opened.calls),
+            reminder=row.reminder and not (decided and prompts == 1),
             failed_tries=row.failed_tries + (outcome == NOT_DELIVERED),
             summary=summary,
+            evidence="" if flight.decision is None else flight.decision.evidence,
         )
 
 

@@ -3,7 +3,7 @@
 Rules: whatever came from an agent passes `safe` before it is shown, so that nothing it wrote can move the
 cursor, recolour, retitle, reorder or hide text; agent text is always indented, so that no line of it can be
 taken for one of ours, which begin in the first column. Colour only on a terminal, never with NO_COLOR set.
-The sentences themselves are in `status_words.py` and `event_words.py`.
+The sentences themselves are in `headline.py`, `status_words.py` and `event_words.py`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def terminal_width() -> int:
 def real_width(stream: TextIO | None = None) -> int | None:
     """Columns of the terminal that `stream` (else standard output) is; None where it is none, or does not say."""
     try:
-        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]
+        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]  # None is an AttributeError
     except (AttributeError, ValueError, OSError):
         return None
 

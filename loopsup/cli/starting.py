@@ -45,11 +45,12 @@ def detached(order: Order) -> tuple[Session, Response]:
     """Give the order to a supervisor that outlives this process; its response once the loop is accepted.
 
     A loop that ticks drive has no use for one: there it returns when the supervisor has ended, or after a grace
-    where others keep the session open.
+    where others keep the session open. What is to be warned of is among the response's warnings: nobody needs it
+    where nothing is started.
     """
     request = _request(order)
     with creation_lock_held():
-        place = _placed(order)
+        place, warnings = _placed(order)
         assert place.session is not None
         if place.how is How.LIVE:
             begun = None
@@ -68,7 +69,7 @@ def detached(order: Order) -> tuple[Session, Response]:
         response = answer or launch.reopen(place.session, request)  # it closed just now, being idle
         if ticks:
             _until_free(place.session)
-    return place.session.refreshed(), response
+    return place.session.refreshed(), replace(response, warnings=(*warnings, *response.warnings))
 
 
 def _until_free(session: Session) -> None:
@@ -108,7 +109,7 @@ def _served(order: Order, *, keep: bool, as_json: bool) -> int:
     from loopsup.shell.main import supervise
 
     with creation_lock_held():
-        place = _placed(order)
+        place, warnings = _placed(order)
     session = place.session
     assert session is not None
     if place.how is How.LIVE:
@@ -120,6 +121,7 @@ def _served(order: Order, *, keep: bool, as_json: bool) -> int:
 
     def told(response: Response) -> None:
         if response.error is None:
+            warn(warnings)
             note(f"{response.message}, in session '{session.name}'")
         else:  # not raised here: the supervisor still has an agent to end
             refusals.append(response.error)
@@ -167,26 +169,24 @@ def rule_warnings(cwd: Path) -> tuple[str, ...]:
     return rules_in_force(cwd).notices
 
 
-def _placed(order: Order) -> Place:
-    """The place for the order, made where it is new."""
+def _placed(order: Order) -> tuple[Place, tuple[str, ...]]:
+    """The place for the order, made where it is new, and what to warn of once it is served."""
     config = load_config()
-    warn(hook_warnings())
+    warnings = hook_warnings()
     if config.continuity.problem is not None:
-        warn([f"configuration: {config.continuity.problem}"])
+        warnings.append(f"configuration: {config.continuity.problem}")
     place = places.find(order, config)
     if place.how is How.LIVE:
-        return place
-    warn(rule_warnings(order.cwd))
+        return place, tuple(warnings)
+    warnings += rule_warnings(order.cwd)
     adapter = place.adapter
     if adapter is None:
         assert place.session is not None
         adapter = agent_choice.choose(place.session.identity.agent, config)
-    warn(
-        agent_choice.check_permissions(
-            adapter.name, adapter.capabilities, config.permissions, allow_all=order.allow_all
-        )
+    warnings += agent_choice.check_permissions(
+        adapter.name, adapter.capabilities, config.permissions, allow_all=order.allow_all
     )
-    return place if place.how is How.REOPEN else making.make(place, order, config)
+    return place if place.how is How.REOPEN else making.make(place, order, config), tuple(warnings)
 
 
 def creation_lock_held() -> contextlib.AbstractContextManager[None]:

@@ -150,7 +150,8 @@ def on_decision(loop: Loop | None, event: DecisionCalled, now: Moment) -> Step:
     if loop is None or event.stamp is None:
         return refuse(loop, _NOT_RUNNING)
     flight = _current(loop, event.stamp)
-    if flight is None or flight.delivery is Delivery.PENDING:
+    due = flight is not None and flight.delivery is Delivery.PENDING  # the prompt of it has not gone out
+    if flight is None or (due and (flight.kind is not PromptKind.REMINDER or flight.intent is not None)):
         return refuse(loop, _NOT_RUNNING)
     if flight.decision is not None:
         verb = flight.decision.verb
@@ -159,9 +160,11 @@ def on_decision(loop: Loop | None, event: DecisionCalled, now: Moment) -> Step:
     if isinstance(call, decisions.Fault):
         return refuse(loop, f"loop_control was refused: {call.message}. Call it again, corrected.")
     decision = Decision(call.verb, call.summary, call.evidence, call.next_delay_ms, flight.iteration, now.wall)
-    recorded = with_flight(loop, replace(flight, decision=decision))
-    message = f"loop_control recorded: {call.verb}. End your turn now."
-    return Step(replace(recorded, last_decision=decision), reply=Reply(True, message))
+    recorded = replace(with_flight(loop, replace(flight, decision=decision)), last_decision=decision)
+    reply = Reply(True, f"loop_control recorded: {call.verb}. End your turn now.")
+    if due:  # it decided after all, and before it was reminded: the iteration had settled already
+        return replace(conclude(replace(recorded, last_settled_at=now.wall), flight, decision, now), reply=reply)
+    return Step(recorded, reply=reply)
 
 
 def on_settled(loop: Loop, event: IterationSettled, now: Moment) -> Step:

@@ -65,6 +65,7 @@ _STAY: dict[Place, dict[type, set[Place]]] = {
         Close: {P, C, F, S, W},
         Ticked: {R, P},
         HandoverRefused: {R, Q, P, S, W, C, F},
+        DecisionCalled: {R, W, P, C, F},
         IterationSettled: {R, W, P, C, F, S},
         RedeliveryEnded: {R, P},
         AgentLost: {R, W, P, C, F, S},

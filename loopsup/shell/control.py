@@ -22,6 +22,7 @@ from loopsup.errors import LoopsupError, RefusedError, StorageError, UsageError
 from loopsup.shell.handlers import Handlers
 from loopsup.store.home import private_dir
 from loopsup.wire.control import (
+    AGENT_MARK,
     AGENT_VERBS,
     MAX_LINE,
     Request,
@@ -31,7 +32,6 @@ from loopsup.wire.control import (
 )
 from loopsup.wire.jsonl import LineSplitter
 
-AGENT_MARK = "LOOPSUP_AGENT"
 REQUEST_TIMEOUT_S = 30.0  # a client sends its one line at once; a stuck one must not hold a descriptor
 READ_CHUNK = 64 * 1024
 MAX_ANCESTORS = 64  # a process tree this deep is a loop

@@ -25,7 +25,7 @@ RETRY_S = 0.01
 OWNER_TRIES = 20  # 0.2 s: an owner that is just ending, or two takers who looked at each other
 LOOKER_TRIES = 500  # 5 s of nothing but lookers in the way: no owner, yet no way in
 CREATION_RETRY_S = 0.02
-CREATION_TRIES = 500  # 10 s: making a session takes milliseconds, moving it to another disk seconds
+CREATION_TRIES = 2000  # 40 s: who makes a session waits until its supervisor owns it, on a busy machine up to 30 s
 MAX_PID_TEXT = 32
 
 _BUSY = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
@@ -128,7 +128,7 @@ def probe(folder: Path) -> Owner | None:
 @contextlib.contextmanager
 def creation_lock(sessions: Path) -> Iterator[None]:
     """Held while a session is picked or made, so that two `start`s do not make the same one. StorageError."""
-    path = sessions / ".lock"
+    path, patience_s = sessions / ".lock", CREATION_TRIES * CREATION_RETRY_S
     try:
         fd = open_private(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -139,7 +139,9 @@ def creation_lock(sessions: Path) -> Iterator[None]:
                 break
             time.sleep(CREATION_RETRY_S)
         else:
-            raise StorageError(f"another loopsup command has held {os.fsdecode(path)} for 10 s; try again later")
+            raise StorageError(
+                f"another loopsup command has held {os.fsdecode(path)} for {patience_s:.0f} s; try again later"
+            )
         yield
     finally:
         os.close(fd)

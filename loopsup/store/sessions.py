@@ -108,6 +108,14 @@ def get_session(home: Home, name: str, *, locked: bool = False) -> Entry:
     return entry
 
 
+def peek(home: Home, name: str) -> Entry:
+    """The session called `name`, also one that cannot be read. UsageError, NotFoundError."""
+    check_name(name)
+    if not home.check() or not os.path.lexists(home.sessions / name):
+        raise NotFoundError(f"there is no session '{name}'; see: loopsup ls")
+    return _entry(home, name)
+
+
 def choose(home: Home, cwd: Path, name: str | None = None) -> Entry:
     """The session a command means: the named one, else the one that follows from the directory.
 
@@ -180,7 +188,7 @@ def _names(home: Home) -> list[str]:
     if not home.check():
         return []
     try:
-        return sorted(filter(valid_name, os.listdir(home.sessions)))  # noqa: PTH208  names are wanted, not paths
+        return sorted(filter(valid_name, os.listdir(home.sessions)))  # noqa: PTH208 (names are wanted, not paths)
     except OSError as error:
         raise storage_error("cannot list", home.sessions, error) from error
 

@@ -41,7 +41,7 @@ class Picture:
 
         columns_of = pyte.screens.wcwidth
 
-        class Screen(pyte.Screen):  # type: ignore[misc,unused-ignore]
+        class Screen(pyte.Screen):  # type: ignore[misc,unused-ignore]  # pyte has no types, or is not there
             marks = 0  # on the last character
 
             def draw(self, data: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from loopsup.testing import deciding, declaration, ending, ruling, talking
 from loopsup.testing.harness import Harness
 
-CHECK_TIMEOUT_S = 60.0  # several times an agent's start, its waits and the ladder of `close`
+CHECK_TIMEOUT_S = 180.0  # several times an agent's start, its waits and the ladder of `close`
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from loopsup.ports import (
     Verdict,
 )
 
-WAIT_S = 20.0  # an agent under test answers in milliseconds; a loaded machine gets the rest
+WAIT_S = 60.0  # an agent under test answers in milliseconds; a loaded machine gets the rest
 SHOWN = 12  # calls quoted when something did not come
 
 ACCEPTED = Verdict(True, "accepted")
@@ -248,8 +248,9 @@ class RecordingEvents:
         """What the agent said last that it was busy with."""
         return next((call.what for call in reversed(self.calls) if isinstance(call, Did)), Doing.NOTHING)
 
-    async def wait_for(self, what: str, predicate: Callable[[], bool], within_s: float = WAIT_S) -> None:
+    async def wait_for(self, what: str, predicate: Callable[[], bool], within_s: float | None = None) -> None:
         """Until `predicate` holds after a call. CheckFailedError naming `what` and the last calls."""
+        within_s = WAIT_S if within_s is None else within_s
         try:
             async with asyncio.timeout(within_s):
                 while not predicate():

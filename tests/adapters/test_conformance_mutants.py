@@ -27,7 +27,7 @@ from loopsup.ports import (
     Stamp,
     Verdict,
 )
-from loopsup.testing import conformance
+from loopsup.testing import conformance, recording
 from loopsup.testing.recording import CheckFailedError
 from tests.support.demo_harness import DemoHarness
 
@@ -347,6 +347,12 @@ def test_a_wrong_declaration_is_caught(mutant: type[Relay], check: str, tmp_path
 def test_every_check_has_a_name_and_says_why() -> None:
     assert len(CHECKS) == len(conformance.CHECKS)
     assert [name for name, check in CHECKS.items() if not check.why.strip()] == []
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mutant never does need not be waited for as long as what a busy machine does late."""
+    monkeypatch.setattr(recording, "WAIT_S", 20.0)
 
 
 def assert_caught(adapter: type[Relay], check: str, tmp_path: Path) -> None:

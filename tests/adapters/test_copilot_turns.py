@@ -20,22 +20,14 @@ from loopsup.ports import (
     Verdict,
 )
 from loopsup.wire import events as ev
-from tests.support.copilot_env import (
-    CopilotWorld,
-    Free,
-    drive,
-    heard,
-    running,
-    said,
-    shell,
-    stamped,
-    task,
-    tool_texts,
-)
+from tests.support.agent_env import said, stamped
+from tests.support.copilot_env import CopilotWorld, Free, drive, heard, running, shell, task, tool_texts
 from tests.support.model_server import Body, ModelServer, Reply, decision
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.copilot, pytest.mark.slow]
+
+BUILD = "while [ ! -e built ]; do sleep 0.1; done; echo late"  # ends when the test says so
 
 STAMP = Stamp("loop", 1, 1)
 FREE = Permissions(allow_all=True)
@@ -153,6 +145,7 @@ def test_a_shell_in_the_background_holds_nothing_up_and_starts_a_run_of_its_own(
             told.agent = run.agent
             await run.round(stamped())
             assert not told.all("busy")
+            (world.work / "built").touch()
             await told.until("busy")
             await told.until("settled", 2)
             assert [call.stamp for call in told.all("decide")] == [STAMP, None]
@@ -162,7 +155,7 @@ def test_a_shell_in_the_background_holds_nothing_up_and_starts_a_run_of_its_own(
             assert told.all("settled") == [False, False, False]
 
     script = [
-        Reply(tools=[shell("sleep 2; echo late", mode="async")]),
+        Reply(tools=[shell(BUILD, mode="async")]),
         Reply(tools=[decision("continue")]),
         Reply(tools=[decision("complete")]),
         Reply("So there is nothing to decide."),
@@ -177,6 +170,7 @@ def test_a_prompt_while_copilot_works_by_itself_is_refused_as_busy(tmp_path: Pat
         async with running(world, told) as run:
             told.agent = run.agent
             await run.round(stamped())
+            (world.work / "built").touch()
             await told.until("busy")
             outcome = await run.agent.prompt(stamped("[iteration 2] look", 2))
             assert isinstance(outcome, Refused)
@@ -188,7 +182,7 @@ def test_a_prompt_while_copilot_works_by_itself_is_refused_as_busy(tmp_path: Pat
             assert heard(server.requests[-1])[-1] == "[iteration 2] look"
 
     script = [
-        Reply(tools=[shell("sleep 1; echo late", mode="async")]),
+        Reply(tools=[shell(BUILD, mode="async")]),
         Reply(tools=[decision("continue")]),
         Reply(hang="headers"),
         Reply(tools=[decision("continue")]),

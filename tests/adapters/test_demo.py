@@ -31,7 +31,7 @@ def drive(harness: DemoHarness, body: Callable[[Driven], Awaitable[None]]) -> No
     """Start, do, close."""
 
     async def main() -> None:
-        async with asyncio.timeout(60), driven(harness) as it:
+        async with asyncio.timeout(100), driven(harness) as it:
             await body(it)
 
     asyncio.run(main())
@@ -364,7 +364,7 @@ def test_the_agent_ends_when_its_adapter_is_gone(tmp_path: Path) -> None:
         [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT)],
         input=f"{json.dumps(opening)}\n{json.dumps(prompt)}\n".encode(),
         stdout=subprocess.PIPE,
-        timeout=20,
+        timeout=60,
         check=True,
     ).stdout
     assert json.loads(said.split(b"\n")[0]) == {"is": "ready", "id": "x"}

@@ -13,7 +13,7 @@ import pytest
 from loopsup.ports import Accepted, AgentUnableError, Launch, Permissions, Unknown
 from loopsup_pi.agent import PiAgent
 from tests.support import fake_pi
-from tests.support.pi_env import stamped
+from tests.support.agent_env import stamped
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_the_acceptance_is_seen_before_a_settlement_of_the_same_chunk(tmp_path: 
             await agent.start()
             for number in range(1, 20):
                 asked = agent.prompt(stamped("x", number))
-                assert await (asyncio.wait_for(asked, 5) if number % 2 else asked) == Accepted()
+                assert await (asyncio.wait_for(asked, 60) if number % 2 else asked) == Accepted()
                 assert len(told.all("settled")) == number - 1
                 await told.until("settled", number)
         assert "busy" not in told.names()
@@ -75,14 +75,14 @@ def test_the_acceptance_is_seen_before_a_settlement_of_the_same_chunk(tmp_path: 
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
-        ("mute", "pi did not get ready within 0.5 s: it did not answer"),
-        ("no_hello", "pi did not get ready within 0.5 s: loopsup's extension inside it never said hello"),
+        ("mute", "pi did not get ready within 4 s: it did not answer"),
+        ("no_hello", "pi did not get ready within 4 s: loopsup's extension inside it never said hello"),
         ("no_tool", "pi runs without the tool loop_control, which its arguments or settings leave out"),
     ],
 )
 def test_a_start_that_never_completes_says_what_was_missing(tmp_path: Path, mode: str, words: str) -> None:
     async def scenario() -> None:
-        async with fake(tmp_path, mode, start_s=0.5) as (agent, told, _):
+        async with fake(tmp_path, mode, start_s=4.0) as (agent, told, _):
             with pytest.raises(AgentUnableError) as caught:
                 await agent.start()
             assert str(caught.value) == words
@@ -107,7 +107,7 @@ def test_an_answer_that_comes_late_still_carries_its_run(tmp_path: Path) -> None
     """Unknown, then it started after all: its settlement is told, and it is not taken for a run of Pi's own."""
 
     async def scenario() -> None:
-        async with fake(tmp_path, "late", handover_s=0.2) as (agent, told, _):
+        async with fake(tmp_path, "late", handover_s=4.0) as (agent, told, _):
             await agent.start()
             assert isinstance(await agent.prompt(stamped("one")), Unknown)
             assert await agent.prompt(stamped("two", 2)) == Accepted()
@@ -134,7 +134,7 @@ def test_a_pi_that_ignores_everything_is_killed(tmp_path: Path) -> None:
         async with fake(tmp_path, "deaf") as (agent, told, _):
             await agent.start()
             assert await agent.prompt(stamped()) == Accepted()
-            await told.until_found(lambda: [1] if not agent._idle.is_set() else [], "a run")
+            await told.until_found(lambda: [1] if not agent._work.idle.is_set() else [], "a run")
             pid = agent.pid
             assert pid is not None
         assert not psutil.pid_exists(pid)

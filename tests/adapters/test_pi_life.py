@@ -23,8 +23,9 @@ from loopsup.ports import (
     Unknown,
 )
 from loopsup_pi import create
+from tests.support.agent_env import said, stamped
 from tests.support.model_server import ModelServer, Reply, bash, decision, user_texts
-from tests.support.pi_env import PiWorld, drive, running, said, stamped
+from tests.support.pi_env import PiWorld, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -140,11 +141,11 @@ def test_close_ends_the_turn_the_tool_and_the_process(tmp_path: Path) -> None:
             await run.told.until_event("tool.execution_start")
             pid = run.agent.pid
             assert pid is not None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (family := psutil.Process(pid).children(recursive=True)):
                     await asyncio.sleep(0.02)
         assert not psutil.pid_exists(pid)
-        assert psutil.wait_procs(family, timeout=5)[1] == []
+        assert psutil.wait_procs(family, timeout=60)[1] == []
         assert run.told.events("abort") == [{"reason": "shutdown"}]
         assert run.told.all("settled") == [True]
         assert run.told.all("lost") == []

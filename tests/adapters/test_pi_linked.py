@@ -31,7 +31,7 @@ from loopsup.ports import (
 from loopsup.testing.recording import ACCEPTED, Busy, Decided, Did, Emitted, Left, RecordingEvents, Settled, Typed
 from loopsup_pi.linked import Guest, LinkedPi
 
-SCENARIO_S = 30.0
+SCENARIO_S = 100.0
 STAMP = Stamp("loop", 1, 1)
 PROMPT = Prompt("[loop iteration]\nlook", Origin.LOOP, "m1", STAMP)
 DECISION = {"decision": "complete", "summary": "s", "evidence": "e"}

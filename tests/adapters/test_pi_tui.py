@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from loopsup_pi.linked import Guest, LinkedPi
 from loopsup_pi.tui import TuiPi
 from tests.adapters.test_pi_linked import Pi
 
-SCENARIO_S = 30.0
+SCENARIO_S = 100.0
 
 
 class Own:
@@ -135,3 +136,35 @@ def test_an_invited_pi_has_its_own_screen(tmp_path: Path) -> None:
         assert isinstance(agents[1]._body, Guest)  # type: ignore[attr-defined]
 
     asyncio.run(run())
+
+
+# What Pi draws before any extension of it is there.
+TRUST = """#!/bin/sh
+printf '%s\\r\\n' '──────' ' Trust project folder?' ' /a/project' ' → Trust' '   Do not trust' \\
+    ' ↑↓ navigate  enter select  escape/ctrl+c cancel' '──────'
+exec sleep 600
+"""
+
+
+@pytest.mark.slow
+def test_a_question_before_its_extension_is_there_is_told_at_once(tmp_path: Path) -> None:
+    """Not after the half minute an extension has to come."""
+    pi = tmp_path / "pi"
+    pi.write_text(TRUST)
+    pi.chmod(0o755)
+    (tmp_path / "asked").mkdir()
+
+    async def run() -> str:
+        given = launch(tmp_path, command=str(pi), env={"PATH": os.defpath})
+        agent = TuiPi(given, RecordingEvents(), start_s=10 * SCENARIO_S)
+        try:
+            with pytest.raises(AgentUnableError) as told:
+                await agent.start()
+        finally:
+            await agent.close()
+        return str(told.value)
+
+    assert asyncio.run(asyncio.wait_for(run(), SCENARIO_S)) == (
+        "pi asks a question at its start; run it yourself in this directory once and answer it: "
+        "Trust project folder? / /a/project / → Trust / Do not trust / ↑↓ navigate enter select escape/ctrl+c cancel"
+    )

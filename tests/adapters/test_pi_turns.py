@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from loopsup.ports import AbortReason, Accepted, DecisionCall, Permissions, Refused, Stamp, Verdict
+from tests.support.agent_env import said, stamped
 from tests.support.model_server import ModelServer, Reply, bash, decision, user_texts
-from tests.support.pi_env import PiWorld, drive, running, said, stamped
+from tests.support.pi_env import PiWorld, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -433,7 +434,7 @@ def test_the_token_is_not_in_the_environment_of_tools(tmp_path: Path) -> None:
 
 async def appears(path: Path) -> str:
     """The content of a file a tool writes (by rename), polled with a deadline."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.02)
     return path.read_text()

@@ -28,7 +28,7 @@ def drive(harness: PtyHarness, scenario: Callable[[Running], Awaitable[None]], *
         async with running(harness, **changes) as it:
             await scenario(it)
 
-    asyncio.run(asyncio.wait_for(run(), 100))
+    asyncio.run(asyncio.wait_for(run(), 200))
 
 
 def sit(it: Running) -> tuple[Seat, bytearray]:
@@ -38,7 +38,7 @@ def sit(it: Running) -> tuple[Seat, bytearray]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(100):
         while not holds():
             await asyncio.sleep(0.05)
 
@@ -197,9 +197,9 @@ def test_a_question_nobody_answers_ends_the_program(tmp_path: Path) -> None:
 def test_a_start_that_fails_says_why(
     tmp_path: Path, start: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopsup_pty.agent.PASTE_S", 1.0)
+    monkeypatch.setattr("loopsup_pty.starting.PASTE_S", 1.0)
     if "mute" in start:
-        monkeypatch.setattr("loopsup_pty.agent.READY_S", 3.0)
+        monkeypatch.setattr("loopsup_pty.starting.READY_S", 3.0)
     harness = PtyHarness(tmp_path)
     harness.write([SAY], **start)
 

@@ -115,10 +115,10 @@ def test_ctrl_c_leaves_and_says_that_the_loop_goes_on(session: Made, tmp_path: P
         os.close(slave)
         shown = b""
         while b"half a sen" not in shown:
-            assert select.select([master], [], [], 20)[0], shown
+            assert select.select([master], [], [], 60)[0], shown
             shown += os.read(master, 4096)
         child.send_signal(signal.SIGINT)
-        assert child.wait(20) == 130
+        assert child.wait(60) == 130
     while select.select([master], [], [], 0)[0]:
         try:
             shown += os.read(master, 4096)

@@ -71,9 +71,39 @@ def test_an_owner_that_answers_nobody_is_exit_5_and_nothing_changes(
 def test_an_owner_without_a_socket_is_waited_for_a_moment(
     run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(acting, "STARTING_MS", 100)
     with SessionLock.acquire(sessions.make(loop=a_loop())):
         assert run("pause").code == 5
+
+
+def test_one_that_is_on_its_way_up_has_more_time_than_one_that_is_silent(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the lock, and ends what a killed one left behind before it listens."""
+    sessions.make(loop=a_loop())
+    session = selection.named("work")
+    monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.0)
+    looks = []
+    with ExitStack() as up:
+
+        def look(_: float) -> None:
+            looks.append(1)
+            if len(looks) == 3:
+                up.enter_context(supervisor(session.socket, pause=Response(PAUSED, "paused"), tick=Response(PAUSED)))
+
+        monkeypatch.setattr(acting, "pause", look)
+        up.enter_context(SessionLock.acquire(session.folder))
+        assert run("pause") == Result(0, "paused\n", "")
+        assert acting.ask(session, Request("tick"), 0.5) == Response(PAUSED)
+    assert len(looks) == 3
+
+
+def test_a_status_waits_for_nobody_on_the_way_up(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.05)
+    with SessionLock.acquire(sessions.make(loop=a_loop())):
+        assert run("status").code == 5
 
 
 def test_a_supervisor_that_comes_up_in_between_is_asked(sessions: Sessions) -> None:

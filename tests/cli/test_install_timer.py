@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from loopsup.cli.app import run
 from loopsup.store.identity import load_identity
@@ -227,10 +229,31 @@ def test_enable_where_no_systemd_runs_for_the_user(
     [("1m", "* * * * *"), ("15m", "*/15 * * * *"), ("1h", "0 * * * *"), ("6h", "0 */6 * * *"), ("24h", "0 0 * * *")],
 )
 def test_kubernetes(machine: Machine, capsys: pytest.CaptureFixture[str], every: str, times: str) -> None:
+    """The whole of it: `kubernetes-validate --strict` (1.37) passes just this."""
     assert run(["install-timer", "kubernetes", "--every", every]) == 0
-    text = capsys.readouterr().out
-    assert f'schedule: "{times}"' in text
-    assert "concurrencyPolicy: Forbid" in text
+    container = {
+        "name": "tick",
+        "image": "YOUR-IMAGE",
+        "command": ["loopsup", "tick"],
+        "env": [{"name": "LOOPSUP_HOME", "value": "/state/loopsup"}],
+        "volumeMounts": [{"name": "state", "mountPath": "/state"}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 60,
+        "containers": [container],
+        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": "YOUR-CLAIM"}}],
+    }
+    assert yaml.safe_load(capsys.readouterr().out) == {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "loopsup-tick"},
+        "spec": {
+            "schedule": times,
+            "concurrencyPolicy": "Forbid",
+            "jobTemplate": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}},
+        },
+    }
 
 
 @pytest.mark.parametrize(
@@ -249,12 +272,35 @@ def test_what_cannot_be_is_refused(machine: Machine, capsys: pytest.CaptureFixtu
     capsys.readouterr()
 
 
-def test_launchd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_launchd(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LOOPSUP_HOME", '/a & <b> "c" ü')
     assert run(["install-timer", "launchd", "--every", "1m"]) == 0
-    job = plistlib.loads(capsys.readouterr().out.encode())
-    assert job["StartInterval"] == 60
-    assert job["ProgramArguments"] == [sys.executable, "-P", "-m", "loopsup", "tick", "--detach"]
-    assert job["EnvironmentVariables"]["LOOPSUP_HOME"] == f"{machine.root}/state 100%"
+    assert plistlib.loads(capsys.readouterr().out.encode()) == {
+        "Label": "loopsup.tick",
+        "ProgramArguments": [sys.executable, "-P", "-m", "loopsup", "tick", "--detach"],
+        "EnvironmentVariables": {"PATH": os.environ["PATH"], "LOOPSUP_HOME": '/a & <b> "c" ü'},
+        "StartInterval": 60,
+        "AbandonProcessGroup": True,
+    }
+
+
+def test_enable_on_macos_is_an_agent_of_launchd(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    Made("proj", machine.root).start()
+    agents = machine.root / "home" / "Library" / "LaunchAgents"
+    assert run(["enable", "--session", "proj"]) == 0
+    assert plistlib.loads((agents / "loopsup.session.proj.plist").read_bytes()) == {
+        "Label": "loopsup.session.proj",
+        "ProgramArguments": [sys.executable, "-P", "-m", "loopsup", "reopen", "--session", "proj"],
+        "EnvironmentVariables": {"PATH": os.environ["PATH"], "LOOPSUP_HOME": os.environ["LOOPSUP_HOME"]},
+        "RunAtLoad": True,
+        "ExitTimeOut": 60,
+    }
+    assert run(["disable", "--session", "proj"]) == 0
+    assert list(agents.iterdir()) == []
+    capsys.readouterr()
 
 
 def test_the_files_are_ordinary_ones(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def test_the_answer_comes_back_and_the_child_lives_on(tmp_path: Path) -> None:
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, body))
     pid = starting.child.pid
     try:
-        assert starting.answer(20) == Response({"version": 1}, "started")
+        assert starting.answer(60) == Response({"version": 1}, "started")
         assert (tmp_path / "request").read_text() == "xxx"
         assert (tmp_path / "sid").read_text() == "True"
         assert (tmp_path / "supervisor.log").read_text() == "a log line\n"
@@ -72,7 +72,7 @@ def test_its_error_is_raised_and_the_child_is_gone(tmp_path: Path) -> None:
     line = encode_response(Response(error=AgentUnableError("pi is not installed")))
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, f"say({line!r})\nsignal.pause()\n"))
     with pytest.raises(AgentUnableError, match="pi is not installed"):
-        starting.answer(20)
+        starting.answer(60)
     assert starting.child.returncode is not None
 
 
@@ -81,7 +81,7 @@ def test_a_child_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
         LAUNCH, tmp_path, command=script(tmp_path, "print('first\\nlast words', flush=True)\nsys.exit(3)\n")
     )
     with pytest.raises(SupervisorGoneError, match=r"before it was ready \(exit status 3\): last words$"):
-        starting.answer(20)
+        starting.answer(60)
 
 
 def test_silence_is_bounded_and_ends_the_child(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest
 
 def test_waiting_for_the_owner_ends_with_its_death(tmp_path: Path) -> None:
     starting = launch.begin(LAUNCH, tmp_path, command=script(tmp_path, "sys.exit(0)\n"))
-    starting.until_owned(lambda: False, timeout_s=20)
+    starting.until_owned(lambda: False, timeout_s=60)
     with pytest.raises(SupervisorGoneError):
-        starting.answer(20)
+        starting.answer(60)
 
 
 def test_the_log_is_never_opened_through_a_symlink(tmp_path: Path) -> None:

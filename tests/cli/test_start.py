@@ -304,6 +304,13 @@ def test_a_wrong_configuration_is_exit_2(run: Run, starts: Starts, tmp_path: Pat
 # ---- permissions ----------------------------------------------------------------------------------
 
 
+def test_what_is_not_started_is_not_warned_of(run: Run, starts: Starts, tmp_path: Path) -> None:
+    starts.answered = AgentUnableError("the command nosuchprog cannot be executed")
+    result = run(*EVERY, "--agent", "careless", "x")
+    assert result == Result(6, "", "loopsup: the command nosuchprog cannot be executed\n")
+    assert made(tmp_path) == {}
+
+
 def test_tools_that_run_unasked_are_told_once(run: Run, starts: Starts) -> None:
     result = run(*EVERY, "--agent", "careless", "x")
     assert result.err.count("careless does not ask before each tool") == 1

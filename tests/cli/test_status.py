@@ -189,6 +189,20 @@ def test_a_supervisor_that_dies_while_we_wait_leaves_the_files(
     assert (result.code, result.json["loop"]["pauseReason"]) == (17, "supervisor_lost")
 
 
+def test_a_supervisor_that_closes_when_we_begin_to_wait_is_seen_to_its_end(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server is gone already and its lock is held for some milliseconds more: that is no error."""
+    from loopsup.cli.selection import Session
+
+    lives = [True, True, True]
+    monkeypatch.setattr(Session, "alive", lambda session: bool(lives and lives.pop()))
+    with sessions.live(loop=a_loop(Completed(NOW.wall)), wait=None, status=None):
+        result = run("wait", "--json")
+    assert (result.code, result.json["loop"]["state"]) == (0, "completed")
+    assert lives == []
+
+
 def test_agent_text_is_shown_harmless(run: Run, sessions: Sessions) -> None:
     sessions.make(loop=a_loop(Paused(PauseReason.USER), objective="x\x1b]0;pwned\x07y"))
     shown = run("status")

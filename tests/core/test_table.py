@@ -197,7 +197,11 @@ EVENTS: dict[type, list[Event]] = {
     DecisionCalled: [
         DecisionCalled(stamp, arguments)
         for stamp in (FRESH, STALE, None)
-        for arguments in (call("continue"), call("continue", "1h"), call("complete"), call("block"), None)
+        for arguments in (
+            *(call(verb) for verb in ("continue", "complete", "fail", "block")),
+            call("continue", "1h"),
+            None,
+        )
     ],
     IterationSettled: [
         IterationSettled(stamp, idle=idle, turns=1, aborted=aborted)

@@ -18,9 +18,10 @@ TASK_COMPLETE = Reply(tools=[("task_complete", {"summary": "all done"})])
 def test_reminders_until_task_complete_and_the_loop_goes_on_beside_it() -> None:
     script = [CONTINUE, Reply("I have a plan."), Reply("Half of it is done."), TASK_COMPLETE, COMPLETE]
     with product(script) as it:
-        it.begin("--allow-all", every="8s")
+        it.begin("--allow-all", every="1h")
         it.until(state="waiting")
         it.act("say", "--wait", "--autopilot", "do it")
+        it.act("update", "--every", "1s")
         it.wait(expect=0)
         told = it.data("user.message")
         assert [data["origin"] for data in told] == ["loop", "user", "autopilot", "autopilot", "loop"]
@@ -32,9 +33,10 @@ def test_reminders_until_task_complete_and_the_loop_goes_on_beside_it() -> None:
 def test_the_bound_of_the_reminders() -> None:
     script = [CONTINUE, Reply("Planning."), Reply("Still planning."), COMPLETE]
     with product(script) as it:
-        it.begin("--allow-all", every="8s")
+        it.begin("--allow-all", every="1h")
         it.until(state="waiting")
         it.act("say", "--wait", "--autopilot", "--max-reminders", "1", "do it")
+        it.act("update", "--every", "1s")
         it.wait(expect=0)
         assert [data["origin"] for data in it.data("user.message")] == ["loop", "user", "autopilot", "loop"]
         assert it.data("session.task_complete") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -62,9 +63,10 @@ def test_a_rhythm_goes_on_in_one_conversation_with_the_users_words_between() -> 
         COMPLETE,
     ]
     with product(script) as it:
-        it.begin("--allow-all", every="5s")
+        it.begin("--allow-all", every="1h")
         it.until(state="waiting")
         assert it.act("say", "--wait", "USER-CHAT, please").out.strip() == "CHAT-ANSWER"
+        it.act("update", "--every", "1s")
         assert counts(it.wait(expect=0)) == (2, 0, 2, 3)
         assert it.balanced()
         told = json.dumps(it.requests[-1]["messages"])
@@ -132,16 +134,21 @@ def test_the_decision_of_a_sub_agent_is_none() -> None:
 
 def test_a_run_that_copilot_starts_by_itself_is_shown_and_holds_the_wake_back_once() -> None:
     """X-11's rule for any run of the agent's own: the due wake is queued, not lost, not doubled."""
+    gate = threading.Event()
     script = [
-        Reply(tools=[shell("sleep 2; echo late", mode="async")]),
-        Reply(tools=[decision("continue", nextDelay="3s")]),
-        Reply("The build has ended, I have seen it.", delay_s=5.0),
+        Reply(tools=[shell("while [ ! -e built ]; do sleep 0.1; done; echo late", mode="async")]),
+        Reply(tools=[decision("continue", nextDelay="1h")]),
+        Reply("The build has ended, I have seen it.", gate=gate),
         COMPLETE,
     ]
     with product(script) as it:
         it.begin("--allow-all")
+        it.until(state="waiting")
+        (it.project / "built").touch()
         it.server.wait_for_requests(3)
+        it.act("update", "--every", "1s")
         it.until(state="queued")
+        gate.set()
         assert counts(it.wait(expect=0)) == (2, 0, 2, 3)
         assert it.balanced()
         assert [text.split("\n")[2] for text in it.heard() if "[loop iteration]" in text] == [
@@ -213,7 +220,7 @@ def test_an_interrupted_iteration_is_handed_over_again() -> None:
 @pytest.mark.parametrize("where", ["headers", "stream"])
 def test_a_hanging_provider_is_ended_by_the_watchdog_and_is_an_omission(where: str) -> None:
     with product([Reply("half", hang=where), COMPLETE]) as it:
-        it.configure('[agent]\nsilence_timeout = "2s"\n')
+        it.configure('[agent]\nsilence_timeout = "8s"\n')
         it.begin()
         assert counts(it.wait(expect=0)) == (1, 1, 2, 2)
         assert it.data("abort") == [{"reason": "watchdog"}]
@@ -223,8 +230,8 @@ def test_a_hanging_provider_is_ended_by_the_watchdog_and_is_an_omission(where: s
 
 def test_a_wait_for_a_rate_limit_is_no_silence() -> None:
     """Copilot waits as long as the provider says, without an event; the watchdog knows."""
-    with product([Reply(status=429, headers={"retry-after": "6"}), COMPLETE]) as it:
-        it.configure('[agent]\nsilence_timeout = "2s"\n')
+    with product([Reply(status=429, headers={"retry-after": "14"}), COMPLETE]) as it:
+        it.configure('[agent]\nsilence_timeout = "8s"\n')
         it.begin()
         assert counts(it.wait(expect=0)) == (1, 0, 1, 2)
         assert it.data("abort") == []

@@ -14,9 +14,10 @@ import pytest
 
 from loopsup.shell.bus import FOLLOWER_QUEUE
 from tests.support.demo_words import DONE, ON, decide
+from tests.support.terminals import hang_up
 from tests.support.world import LOOPSUP, QUICK, World
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # each wait has its own bound; there are several
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each wait has its own bound; there are several
 
 BAR = "Enter sends a message"
 PASTE_OFF = "\x1b[?2004l"
@@ -59,7 +60,7 @@ class Terminal:
 def terminal(world: World) -> Iterator[Terminal]:
     made = Terminal(world)
     yield made
-    made.child.close(force=True)
+    hang_up(made.child)
 
 
 def test_a_message_the_countdown_a_resize_and_leaving(world: World, terminal: Terminal) -> None:
@@ -103,7 +104,7 @@ def test_a_question_is_answered_from_two_terminals(world: World, terminal: Termi
         terminal.child.sendintr()
         terminal.over(130)
     finally:
-        other.child.close(force=True)
+        hang_up(other.child)
 
 
 def test_the_supervisor_is_killed_while_somebody_types(world: World, terminal: Terminal) -> None:
@@ -145,7 +146,7 @@ def test_t1_ticks_go_on_whoever_leaves_and_however(world: World, terminal: Termi
     pid = world.supervisor()
     world.wait_for(lambda: len(world.said("loop")) == 2, "the turn")
     terminal.attach("running: iteration 2 of 50")
-    terminal.child.close(force=True)  # in the middle of a turn: the line hangs up
+    hang_up(terminal.child)  # in the middle of a turn: the line hangs up
     world.wait_for(lambda: world.peek()["session"]["clients"] == 0, "it to be gone")
     world.open("turn")
     world.wait_for(lambda: len(world.said("loop")) >= 6, "four further ticks", 60)
@@ -157,7 +158,7 @@ def test_t1_ticks_go_on_whoever_leaves_and_however(world: World, terminal: Termi
         before = len(world.said("loop"))
         world.wait_for(lambda: len(world.said("loop")) >= before + 4, "four more", 60)
     finally:
-        again.child.close(force=True)
+        hang_up(again.child)
     assert world.events("abort") == []
     world.ok("pause")  # and now nothing holds it
     world.until_over(pid)

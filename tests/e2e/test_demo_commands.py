@@ -7,20 +7,20 @@ import subprocess
 import pytest
 
 from tests.support.demo_words import BLOCK, DONE, FAIL, ON, decide
+from tests.support.steps import HOUR, Steps
 from tests.support.world import QUICK, World
 
 pytestmark = pytest.mark.slow
 
 
-def busy(world: World, *options: str) -> None:
+def busy(world: World) -> None:
     """A loop whose wake is due while the agent works on a user's message: queued."""
     script = [decide(ON), {"do": "omit", "text": "here you are", "wait_for": world.gate("talk")}, decide(DONE)]
-    world.start(script, *(options or QUICK))
+    world.start(script)
     world.until(state="waiting", iterationCount=1)
-    world.ask("pause")
     world.ask("say", text="a long job, please")
     world.until_event("assistant.turn_start", 2)
-    world.ask("resume")
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
     world.until(state="queued")
 
 
@@ -42,12 +42,12 @@ def test_pause_and_stop_in_waiting(world: World) -> None:
 
 
 def test_an_overdue_wake_fires_once_after_resume(world: World) -> None:
-    world.start([decide(ON), decide(ON, wait_for=world.gate("go"))], "--every", "2s", "--min-delay", "1s")
+    steps = Steps(world)
+    world.start([decide(ON), decide(ON, wait_for=world.gate("go"))])
     world.until(state="waiting", iterationCount=1)
-    paused = world.ask("pause")["loop"]
-    world.wait_for(lambda: world.peek()["loop"]["calendarElapsedMs"] > paused["calendarElapsedMs"] + 5000, "time")
+    world.ask("pause")
+    steps.set(3 * HOUR)
     assert world.ask("resume")["loop"]["iterationCount"] == 2
-    world.ask("update", policy={"rhythm": 3_600_000})
     world.open("go")
     world.until(state="waiting", iterationCount=2)
     assert len(world.said("loop")) == 2

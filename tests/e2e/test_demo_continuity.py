@@ -15,7 +15,7 @@ LIMIT = {"do": "error", "message": "usage limit reached. Try again in 300 min"}
 def test_the_same_iteration_again_counted_once(world: World) -> None:
     broken = {"do": "error", "message": "fetch failed"}
     world.start(["length", broken, COMPLETE], "--continuity-stream-delay-ms", "0")
-    loop = world.json("wait", "--timeout", "30s")["loop"]
+    loop = world.json("wait", "--timeout", "100s")["loop"]
     assert (loop["state"], loop["iterationCount"], loop["promptsSent"], loop["protocolRetryCount"]) == (
         "completed",
         1,
@@ -38,7 +38,7 @@ def test_the_same_iteration_again_counted_once(world: World) -> None:
 
 def test_off_it_is_reminded(world: World) -> None:
     world.start(["length", COMPLETE], "--continuity", "off")
-    loop = world.json("wait", "--timeout", "30s")["loop"]
+    loop = world.json("wait", "--timeout", "100s")["loop"]
     assert (loop["iterationCount"], loop["promptsSent"], loop["protocolRetryCount"]) == (1, 2, 1)
     assert world.events("continuity.recovery") == []
 
@@ -66,4 +66,4 @@ def test_a_killed_supervisor_leaves_it_paused(world: World) -> None:
     world.kill(world.supervisor())
     assert world.loop()["pauseReason"] == "supervisor_lost"
     world.ok("resume")
-    assert world.json("wait", "--timeout", "30s")["loop"]["state"] == "completed"
+    assert world.json("wait", "--timeout", "100s")["loop"]["state"] == "completed"

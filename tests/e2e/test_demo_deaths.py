@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import shutil
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.demo_words import BLOCK, DONE, ON, decide
 from tests.support.steps import HOUR, Steps
-from tests.support.world import LOOPSUP, QUICK, SLOW, World
+from tests.support.world import LOOPSUP, QUICK, SLOW, World, words
 
 pytestmark = pytest.mark.slow
 
@@ -159,21 +158,24 @@ def test_of_many_who_bring_it_back_at_once_one_does_and_all_are_told(world: Worl
     assert not any("owned by" in one.err for one in ended), ended
     assert world.loop()["state"] == "waiting"
     assert world.steps().count(("paused", "supervisor_lost")) == 1
-    assert len([process for process in world.processes() if "supervise" in process.cmdline()]) == 1
+    world.wait_for(
+        lambda: sum("supervise" in words(process) for process in world.processes()) == 1, "the losers' end"
+    )
 
 
 @pytest.mark.parametrize(
-    ("death", "words"), [({}, "signal 9 (SIGKILL)"), ({"exit": 3}, "exit status 3")], ids=["killed", "exit"]
+    ("death", "told"), [({}, "signal 9 (SIGKILL)"), ({"exit": 3}, "exit status 3")], ids=["killed", "exit"]
 )
-def test_an_agent_that_dies_in_an_iteration(world: World, death: dict[str, int], words: str) -> None:
+def test_an_agent_that_dies_in_an_iteration(world: World, death: dict[str, int], told: str) -> None:
     world.configure(f'on_attention = "{world.hook("")}"')
     world.start([{"do": "crash", **death}, decide(DONE)])
     assert world.run("wait").code == 14
     found = world.loop()
-    assert words in found["lastAttention"]["evidence"]["text"]
+    assert told in found["lastAttention"]["evidence"]["text"]
     assert found["lastAttention"]["evidence"]["source"] == "extension"
     assert world.pairs() == (1, 1)
     assert found["llmCalls"] == 1
+    world.wait_for(world.received, "the first hook")
     world.ok("resume")
     assert world.run("wait").code == 0
     statuses = [
@@ -209,11 +211,11 @@ def test_restarts_that_fail_back_off_and_then_say_why(world: World) -> None:
     assert status["loop"]["pauseReason"] == "protocol_error"
     assert "no licence on this machine" in status["loop"]["lastAttention"]["evidence"]["text"]
     failed = [record for record in world.journal() if record["event"]["type"] == "agent_start_failed"]
-    instants = [record["event"]["mono"] for record in failed]
-    gaps = [round((later - earlier) / 1000) for earlier, later in itertools.pairwise(instants)]
     assert len(failed) == 6
-    for gap, planned in zip(gaps, (1, 2, 4, 8, 16), strict=True):
-        assert planned <= gap <= planned + 4
+    instants = [record["event"]["mono"] for record in failed]
+    retries = [record["loop"]["phase"]["retry"]["mono"] for record in failed[:-1]]
+    assert [retry - at for at, retry in zip(instants, retries, strict=False)] == [1000, 2000, 4000, 8000, 16_000]
+    assert all(retry <= following for retry, following in zip(retries, instants[1:], strict=True))
     assert status["loop"]["iterationCount"] == 1  # none was handed over, none counts
 
 
@@ -285,7 +287,7 @@ def test_a_tool_in_a_session_of_its_own_ends_with_the_session(world: World) -> N
     world.ok("start", *QUICK, "--agent", "demo", "--detach", "x", "--", *far_tool(world, "TERM HUP INT"))
     world.wait_for((world.root / "tool.pid").exists, "the tool")
     world.ok("close")
-    world.until_over(the_tool(world), timeout=1)
+    world.until_over(the_tool(world))
 
 
 @needs_setsid
@@ -300,7 +302,7 @@ def test_a_tool_that_outlived_its_killed_supervisor_is_ended_by_whoever_comes_ne
     assert psutil.Process(tool).is_running()
     (world.root / "tool").write_text("#!/bin/sh\ntrue\n")
     world.ok(verb)
-    world.until_over(tool, timeout=1)
+    world.until_over(tool)
 
 
 @needs_setsid

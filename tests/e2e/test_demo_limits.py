@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.demo_words import DONE, ON, decide
+from tests.support.steps import HOUR, Steps
 from tests.support.world import QUICK, World
 
 pytestmark = pytest.mark.slow
@@ -31,25 +32,30 @@ def test_the_iteration_limit_and_more_of_them(world: World) -> None:
 
 
 def test_the_deadline_while_waiting(world: World) -> None:
-    world.start([decide(ON), decide(DONE)], "--for", "3s")
+    steps = Steps(world)
+    world.start([decide(ON), decide(DONE)], "--for", "1h")
     world.until(state="waiting")
     assert world.peek()["loop"]["nextDueAt"] is None  # the wake would lie behind the deadline
+    steps.set(2 * HOUR)
     assert world.run("wait").code == 12
     found = world.loop()
     event = found["lastAttention"]
-    assert (event["calendarElapsedMs"], event["deadlineRemainingMs"]) == (3000, 0)
+    assert (event["calendarElapsedMs"], event["deadlineRemainingMs"]) == (HOUR, 0)
     assert event["endedAt"] == found["deadlineAt"] <= event["observedAt"]
     assert found["deadlineRemainingMs"] == 0
     refused = world.json("resume", code=4)
     assert "--for" in refused["error"]["message"]
-    world.ok("update", "--for", "1h", *QUICK)
+    world.ok("update", "--for", "24h", *QUICK)
     world.ok("resume")
     assert world.run("wait").code == 0
     assert [e["data"]["status"] for e in world.events("loop.attention")] == ["duration_limit", "completed"]
 
 
 def test_the_deadline_while_running_lets_the_iteration_finish(world: World) -> None:
-    world.start([decide(DONE, wait_for=world.gate("go"))], "--for", "2s")
+    steps = Steps(world)
+    world.start([decide(DONE, wait_for=world.gate("go"))], "--for", "1h")
+    world.until_event("assistant.turn_start")
+    steps.set(2 * HOUR)
     assert world.run("wait").code == 12
     assert world.pairs()[0] == 1
     assert world.events("abort") == []
@@ -59,16 +65,18 @@ def test_the_deadline_while_running_lets_the_iteration_finish(world: World) -> N
 
 
 def test_the_deadline_while_paused(world: World) -> None:
-    world.start([decide(ON)], "--for", "6s")
+    steps = Steps(world)
+    world.start([decide(ON)], "--for", "1h")
     world.until(state="waiting")
     world.ask("pause")
+    steps.set(2 * HOUR)
     world.until(state="paused", pauseReason="duration_limit")
     assert world.steps()[-2:] == [("paused", "user"), ("paused", "duration_limit")]
 
 
 def test_the_deadline_while_nobody_was_there_comes_before_the_refusal(world: World) -> None:
     world.configure(f'on_attention = "{world.hook("")}"')
-    world.start([decide(ON)], "--for", "8s")
+    world.start([decide(ON)], "--for", "20s")
     world.until(state="waiting")
     world.ok("close")
     before = kinds(world)
@@ -106,9 +114,11 @@ def test_update_without_a_supervisor_and_bad_values_change_nothing(world: World)
 
 
 def test_the_deadline_while_queued_takes_the_wake_away(world: World) -> None:
-    world.start([decide(ON), {"do": "omit", "wait_for": world.gate("talk")}], *QUICK, "--for", "1h")
+    world.start([decide(ON), {"do": "omit", "wait_for": world.gate("talk")}], "--for", "2h")
     world.until(state="waiting", iterationCount=1)
     world.ask("say", text="a long job")
+    world.until_event("assistant.turn_start", 2)
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
     world.until(state="queued")
     world.ok("update", "--for", "6s")  # passes soon, or has passed already
     assert world.run("wait").code == 12

@@ -7,7 +7,7 @@ import pytest
 from tests.support.demo_words import DONE, ON, decide
 from tests.support.world import World
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # each wait has its own bound; there are several
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each wait has its own bound; there are several
 
 
 def reasons(world: World, session: str) -> list[str]:

@@ -95,7 +95,7 @@ def test_a_reload_is_refused_in_a_turn(world: World) -> None:
     assert world.run("reload").code == 4
     assert ups(world) == 1
     world.open("go")
-    assert world.run("wait", "--timeout", "30s").code == 0
+    assert world.run("wait", "--timeout", "100s").code == 0
     assert world.run("close").code == 0
     assert world.run("reload").code == 5
 

@@ -35,7 +35,7 @@ def test_text_is_interrupted_and_a_tool_never_runs(world: World) -> None:
         {"do": "calls", "turns": [[{"tool": "sh", "arguments": {}, "makes": str(good)}], [{"args": DONE}]]},
     ]
     world.start(script)
-    loop = world.json("wait", "--timeout", "60s", code=0)["loop"]
+    loop = world.json("wait", "--timeout", "100s", code=0)["loop"]
     assert (loop["state"], loop["protocolRetryCount"], loop["promptsSent"]) == ("completed", 0, 1)
     assert (evil.exists(), good.exists()) == (False, True)
     assert [one["rules"] for one in data(world, "ttsr_injection")] == [["no-force"], ["no-rm"]]
@@ -48,7 +48,7 @@ def test_a_rule_switched_off_by_the_configuration_does_nothing(world: World) -> 
     world.configure("[ttsr]\nenabled = false\n")
     rule(world, "no-force", "force-push")
     world.start([{"do": "omit", "text": "I will force-push now."}, {"do": "decide"}])
-    assert world.json("wait", "--timeout", "60s", code=0)["loop"]["state"] == "completed"
+    assert world.json("wait", "--timeout", "100s", code=0)["loop"]["state"] == "completed"
     assert data(world, "ttsr_triggered") == []
 
 
@@ -57,6 +57,6 @@ def test_an_unreadable_pattern_is_told_and_the_others_act(world: World) -> None:
     rule(world, "broken", "(")
     rule(world, "no-force", "force-push")
     world.start([{"do": "omit", "text": "I will force-push now."}, {"do": "decide"}])
-    assert world.json("wait", "--timeout", "60s", code=0)["loop"]["state"] == "completed"
+    assert world.json("wait", "--timeout", "100s", code=0)["loop"]["state"] == "completed"
     assert [one["rules"] for one in data(world, "ttsr_injection")] == [["no-force"]]
     assert [one for one in data(world, "loop.notice") if "broken" in one["message"]]

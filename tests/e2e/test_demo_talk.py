@@ -24,9 +24,11 @@ def test_a_message_between_wakes_leaves_the_rhythm_alone(world: World) -> None:
 
 def test_a_wake_due_during_a_users_turn_waits_and_fires_once(world: World) -> None:
     script = [decide(ON), {"do": "omit", "wait_for": world.gate("talk")}, decide(ON), decide(DONE)]
-    world.start(script, *QUICK, "--after", "2s")
+    world.start(script)
     world.until(state="waiting", iterationCount=1)
     world.ask("say", text="a long job")
+    world.until_event("assistant.turn_start", 2)
+    world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
     world.until(state="queued")
     world.until(state="queued", late=True)  # several wakes' time passes: it stays one
     world.ask("update", policy={"rhythm": 3_600_000})
@@ -57,8 +59,9 @@ def test_say_wait_says_how_it_ended(world: World) -> None:
     world.until(state="waiting")
     failed = world.json("say", "--wait", "do it", code=1)
     assert "401: no" in failed["error"]["message"]
-    late = world.json("say", "--wait", "--timeout", "1s", "and now?", code=124)
+    late = world.json("say", "--wait", "--timeout", "3s", "and now?", code=124)
     assert late["error"]["kind"] == "timeout"
+    world.until_event("assistant.turn_start", 3)
     world.ok("abort")
     assert world.loop()["state"] == "waiting"  # it was the person's turn, not the loop's
     died = world.json("say", "--wait", "again", code=1)

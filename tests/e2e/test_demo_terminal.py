@@ -14,6 +14,7 @@ import pytest
 from loopsup.shell.bus import FOLLOWER_QUEUE
 from loopsup.wire.control import Request, encode_request
 from tests.support.demo_words import DONE, ON, decide
+from tests.support.terminals import hang_up
 from tests.support.world import LOOPSUP, QUICK, World
 
 pytestmark = pytest.mark.slow
@@ -23,10 +24,10 @@ pytestmark = pytest.mark.slow
 def shell(world: World) -> Iterator[pexpect.spawn]:
     """An interactive shell on a terminal of its own."""
     env = {**world.env, "PS1": "ready> ", "TERM": "xterm"}
-    child = pexpect.spawn("/bin/sh", ["-i"], cwd=str(world.project), env=env, encoding="utf-8", timeout=30)
+    child = pexpect.spawn("/bin/sh", ["-i"], cwd=str(world.project), env=env, encoding="utf-8", timeout=60)
     child.expect("ready> ")
     yield child
-    child.close(force=True)
+    hang_up(child)
 
 
 def begin(world: World, shell: pexpect.spawn, *options: str) -> int:
@@ -41,7 +42,7 @@ def begin(world: World, shell: pexpect.spawn, *options: str) -> int:
 def test_the_terminal_is_closed_in_mid_turn(world: World, shell: pexpect.spawn) -> None:
     pid = begin(world, shell)
     [agent] = world.agents(pid)
-    shell.close(force=True)  # the kernel hangs the line up: HUP to everybody on it
+    hang_up(shell)  # the kernel hangs the line up: HUP to everybody on it
     world.wait_for(lambda: world.peek()["session"]["clients"] == 0, "the follower to be gone")
     assert world.supervisor() == pid
     assert world.agents(pid) == [agent]
@@ -53,6 +54,7 @@ def test_the_terminal_is_closed_in_mid_turn(world: World, shell: pexpect.spawn) 
 
 def test_ctrl_c_of_the_follower_leaves_and_the_loop_goes_on(world: World, shell: pexpect.spawn) -> None:
     begin(world, shell)
+    world.wait_for(lambda: world.peek()["session"]["clients"] == 1, "the follower")
     shell.sendintr()
     shell.expect("the loop goes on")
     shell.expect("loopsup stop")
@@ -133,7 +135,7 @@ def test_a_follower_that_does_not_read_is_dropped_and_nobody_waits_for_it(world:
         assert world.pairs() == (2, 2)
         world.ask("update", policy={"rhythm": 1000, "minDelayMs": 1000})
         assert world.run("wait").code == 0
-        client.settimeout(30)
+        client.settimeout(60)
         seen = b"".join(iter(lambda: client.recv(1 << 20), b""))  # what was queued, then the end of the stream
     assert seen.count(b"message_delta") < 4 * FOLLOWER_QUEUE
     assert b'"closed"' not in seen  # dropped, not dismissed

@@ -67,7 +67,7 @@ def test_a_tick_during_an_iteration_leaves_it_and_says_so(world: World) -> None:
     told = world.ok("tick").out
     assert "an iteration is under way already" in told
     world.open("go")
-    assert world.run("wait", "--timeout", "30s").code == 0
+    assert world.run("wait", "--timeout", "100s").code == 0
 
 
 def test_a_tick_fires_no_loop_that_has_a_supervisor_and_none_for_it(world: World) -> None:

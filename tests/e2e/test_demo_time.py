@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-import psutil
 import pytest
 
 from loopsup.clock import mono_ms
@@ -44,8 +43,7 @@ def breathe(world: World, text: str = "are you there") -> None:
 
 def stopped_in_waiting(world: World, pid: int) -> bool:
     """Stop it; if that was not between two iterations, let it go on."""
-    world.kill(pid, signal.SIGSTOP)
-    world.wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "the stop")
+    world.halt(pid)
     if world.recorded()["phase"]["type"] == "waiting":
         return True
     world.kill(pid, signal.SIGCONT)

@@ -135,7 +135,7 @@ def test_the_whole_status_at_every_stage(world: World) -> None:
     assert world.processes() == []
 
 
-@pytest.mark.timeout(300)  # thirty commands, one after the other
+@pytest.mark.timeout(600)  # thirty commands, one after the other
 def test_every_code_of_wait_in_one_conversation(world: World) -> None:
     script = [decide(DONE), decide(FAIL), decide(BLOCK), decide(ON), "omit", "omit", decide(ON), "hang"]
     world.start(script)
@@ -162,7 +162,7 @@ def test_every_code_of_wait_in_one_conversation(world: World) -> None:
     world.ok("pause")
     assert world.run("wait").code == 16
     world.ok("stop")
-    world.ok(*again, "--for", "2s", "the seventh")
+    world.ok(*again, "--for", "4s", "the seventh")
     assert world.run("wait").code == 12
     world.ok("abort")
     world.until(state="paused", pauseReason="duration_limit")

@@ -205,6 +205,7 @@ def test_a_usage_limit_without_a_time_is_polled() -> None:
     limit = Reply(status=400, error="Codex error: The usage limit has been reached")
     with product([limit, limit, DONE]) as pi:
         pi.env["LOOPSUP_CLOCK_RATE"] = "200"
+        pi.configure('[agent]\nsilence_timeout = "6h"\n')  # a quarter of an hour would be 4.5 s
         pi.begin()
         assert counts(pi.wait(expect=0)) == (1, 0, 1, 3)
         assert same(pi.requests)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from tests.support.model_server import Reply, bash, decision, user_texts
 from tests.support.pi_product import product
+from tests.support.steps import HOUR, Steps
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
 
@@ -66,9 +68,10 @@ def test_a_fixed_rhythm_goes_on_in_one_conversation_with_the_users_words_between
         Reply(tools=[decision("complete")]),
     ]
     with product(script) as pi:
-        pi.begin(every="3s")
+        pi.begin(every="1h")
         pi.until(state="waiting")
         pi.act("say", "--wait", "USER-CHAT, please")
+        pi.act("update", "--every", "1s")
         assert counts(pi.wait(expect=0)) == (2, 0, 2, 3)
         assert pi.balanced()
         last = pi.requests[3]["messages"]
@@ -184,7 +187,7 @@ def test_a_rate_limit_that_stays_is_told() -> None:
 @pytest.mark.parametrize("where", ["headers", "stream"])
 def test_a_hanging_provider_is_ended_by_the_watchdog_and_is_an_omission(where: str) -> None:
     with product([Reply("half", hang=where), Reply(tools=[decision("complete")])]) as pi:
-        pi.configure('[agent]\nsilence_timeout = "2s"\n')
+        pi.configure('[agent]\nsilence_timeout = "6s"\n')
         pi.begin()
         loop = pi.wait(expect=0)
         assert counts(loop) == (1, 1, 2, 2)
@@ -208,10 +211,12 @@ def test_an_abort_in_mid_turn_pauses_the_loop_and_resume_goes_on() -> None:
 
 
 def test_a_pause_in_mid_turn_waits_for_the_iteration_and_stop_ends_it_for_good() -> None:
-    with product([Reply(tools=[decision("continue", nextDelay="1s")], delay_s=2.0)]) as pi:
+    gate = threading.Event()
+    with product([Reply(tools=[decision("continue", nextDelay="1s")], gate=gate)]) as pi:
         pi.begin()
         pi.server.wait_for_requests(1)
         assert pi.act("pause", "--json").obj["loop"]["intent"] == "pause"
+        gate.set()
         loop = pi.wait(expect=16)
         assert (loop["pauseReason"], loop["lastDecision"]["decision"]) == ("user", "continue")
         pi.act("stop")
@@ -223,7 +228,7 @@ def test_a_pause_in_mid_turn_waits_for_the_iteration_and_stop_ends_it_for_good()
 def test_a_decision_outside_an_iteration_is_refused() -> None:
     """D-08."""
     script = [
-        Reply(tools=[decision("continue", nextDelay="30s")]),
+        Reply(tools=[decision("continue", nextDelay="1h")]),
         Reply(tools=[decision("complete")]),
         Reply("I see."),
     ]
@@ -252,15 +257,19 @@ def test_the_same_session_takes_the_next_loop_in_the_same_conversation() -> None
 
 
 def test_a_message_during_an_iteration_waits_for_its_end() -> None:
+    gate = threading.Event()
     script = [
-        Reply("Looking.", [decision("continue", nextDelay="1h")], delay_s=2.0),
+        Reply("Looking.", [decision("continue", nextDelay="1h")], gate=gate),
         Reply("CHAT-ANSWER"),
     ]
     with product(script) as pi:
         pi.begin()
         pi.server.wait_for_requests(1)
-        answered = pi.act("say", "--wait", "hello")
-        assert "CHAT-ANSWER" in answered.out
+        saying = pi.spawn("say", "--wait", "hello")
+        pi.wait_for(lambda: pi.peek()["session"]["clients"] == 1, "the one who waits for an answer")
+        gate.set()
+        answered = pi.finish(saying)
+        assert (answered.code, "CHAT-ANSWER" in answered.out) == (0, True), answered
         assert [data["origin"] for data in pi.data("user.message")] == ["loop", "user"]
         loop = pi.loop()
         assert (loop["state"], *counts(loop)) == ("waiting", 1, 0, 1, 1)
@@ -282,25 +291,34 @@ def test_an_abort_of_the_users_own_turn_leaves_the_loop_alone() -> None:
 
 def test_a_wake_while_the_user_has_a_turn_comes_once_after_it() -> None:
     """Case: a tick that finds the agent busy is one queued iteration, never a burst."""
+    gate = threading.Event()
     script = [
         Reply(tools=[decision("continue")]),
-        Reply("A long answer.", delay_s=5.0),
+        Reply("A long answer.", gate=gate),
         Reply(tools=[decision("complete")]),
     ]
     with product(script) as pi:
-        pi.begin(every="3s")
+        pi.begin(every="1h")
         pi.until(state="waiting")
         pi.act("say", "think hard")
+        pi.server.wait_for_requests(2)
+        pi.act("update", "--every", "1s")
         assert pi.until(state="queued")["loop"]["iterationCount"] == 1
+        gate.set()
         assert counts(pi.wait(expect=0)) == (2, 0, 2, 2)
         assert [data["origin"] for data in pi.data("user.message")] == ["loop", "user", "loop"]
         assert pi.balanced()
 
 
 def test_a_deadline_under_a_running_iteration_lets_it_finish_and_counts_its_end() -> None:
-    with product([Reply(tools=[decision("complete")], delay_s=4.0)]) as pi:
-        pi.begin("--for", "2s", every="1s")
+    gate = threading.Event()
+    with product([Reply(tools=[decision("complete")], gate=gate)]) as pi:
+        steps = Steps(pi)
+        pi.begin("--for", "1h", every="1s")
+        pi.server.wait_for_requests(1)
+        steps.set(2 * HOUR)
         assert pi.wait(expect=12)["pauseReason"] == "duration_limit"
+        gate.set()
         assert pi.until(state="completed")["loop"]["llmCalls"] == 1
         assert [data["status"] for data in pi.data("loop.attention")] == ["duration_limit", "completed"]
         assert pi.balanced()

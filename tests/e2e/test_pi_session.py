@@ -29,7 +29,7 @@ def run_pi(pi: PiProduct, *args: str, cwd: Path | None = None) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -305,7 +305,7 @@ def test_a_second_session_beside_the_first_has_its_own_pi() -> None:
         first = pi.begin()["session"]
         pi.until(state="waiting")
         second = pi.begin("--session", "second")["session"]
-        pi.json("wait", "--session", "second", "--timeout", "60s")
+        pi.json("wait", "--session", "second", "--timeout", "100s")
         assert second["file"] != first["file"]
         assert len(user_texts(pi.requests[1])) == 1
         assert pi.loop()["state"] == "waiting"

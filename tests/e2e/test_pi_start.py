@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -184,8 +185,10 @@ def test_the_envelope_in_each_language() -> None:
             pi.configure(f'[envelope]\nlanguage = "{language}"\n')
             pi.begin(*options, objective="watch")
             pi.wait(expect=0)
-            # A few milliseconds have gone since the start, so less than a second of the two hours is missing.
-            assert user_texts(pi.requests[-1])[-1].replace(": 1h59m59s\n", ": 2h\n") == text
+            # A few milliseconds have gone since the start; seconds, where the machine is slow.
+            came = user_texts(pi.requests[-1])[-1]
+            came = re.sub(r": \ds\n", ": 0s\n", came, count=1)
+            assert re.sub(r": 1h59m5\ds\n", ": 2h\n", came, count=1) == text
 
 
 def test_pi_is_the_agent_where_none_is_named() -> None:

@@ -99,7 +99,7 @@ def test_pi_is_killed_in_mid_turn() -> None:
             pi.until(state="paused")
             loop = pi.loop()
             assert (loop["pauseReason"], loop["iterationCount"], loop["llmCalls"]) == ("session_closed", 1, 1)
-        assert pi.balanced()
+        pi.wait_for(pi.balanced, "the end of the turn, which is told with the end of the session")
 
 
 def test_the_supervisor_is_killed_and_pi_asks_for_another() -> None:

@@ -142,7 +142,7 @@ def test_the_supervisor_is_killed_before_a_persons_eyes(world: World) -> None:
         somebody.sees("◎ working")
         world.kill(int(started["session"]["supervisor"]["pid"]))
         assert somebody.ended() == 5
-        assert b"`loopsup resume --session project` goes on" in somebody.all
+        assert b"`loopsup resume --session project` goes on" in b" ".join(somebody.all.split())
     world.until_over(agent)
     assert world.loop()["pauseReason"] == "supervisor_lost"
     world.until_deserted()

@@ -15,9 +15,9 @@ from tests.support.copilot_product import CopilotProduct, product
 from tests.support.model_server import Reply, Tool
 from tests.support.pty_world import person, told_of_a_draft
 
-pytestmark = [pytest.mark.slow, pytest.mark.copilot, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.copilot, pytest.mark.timeout(600)]
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 
 
 def decide(verb: str, summary: str = "looked") -> Reply:
@@ -37,7 +37,7 @@ def trusted(*replies: Reply) -> Iterator[CopilotProduct]:
 
 def begin(it: CopilotProduct, *options: str, every: str = "1h", after: tuple[str, ...] = ()) -> Any:
     words = ["--agent", "copilot-tui", "--every", every, "--min-delay", "1s", "--detach", *options, "obj"]
-    return it.json("start", *words, *(("--", *after) if after else ()), timeout=120)
+    return it.json("start", *words, *(("--", *after) if after else ()), timeout=150)
 
 
 def test_iterations_in_one_conversation_with_the_turns_of_its_log() -> None:
@@ -77,7 +77,7 @@ def test_a_person_attaches_answers_a_question_and_leaves() -> None:
             somebody.types("\x15")
             it.wait_for(lambda: "hello" in it.said("user"), "the message", PATIENCE_S)
             assert somebody.leaves() == 0
-        assert it.heard()[-1] == "hello"
+        it.wait_for(lambda: it.heard()[-1] == "hello", "the request with the message")  # its log may be faster
 
 
 def test_kill_of_the_program_and_of_the_supervisor() -> None:
@@ -95,7 +95,7 @@ def test_kill_of_the_program_and_of_the_supervisor() -> None:
             assert somebody.ended() == 5
         it.until_over(agent)
         assert it.loop()["pauseReason"] == "supervisor_lost"
-        it.json("resume", timeout=120)
+        it.json("resume", timeout=150)
         it.until(state="completed", timeout=PATIENCE_S)
         assert len(it.heard()) == 3
 
@@ -103,7 +103,7 @@ def test_kill_of_the_program_and_of_the_supervisor() -> None:
 def test_a_directory_nobody_trusted_is_not_begun_in() -> None:
     with product() as it:
         words = ["start", "--agent", "copilot-tui", "--every", "1h", "--detach", "obj"]
-        refused = it.run(*words, timeout=120)
+        refused = it.run(*words, timeout=150)
         assert refused.code == 6
         assert "asks a question at its start; run it yourself in this directory once" in refused.err
         assert it.requests == []

@@ -11,9 +11,9 @@ from tests.support.model_server import Reply, bash, decision, user_texts
 from tests.support.pi_product import PiProduct, product
 from tests.support.pty_world import Person, person
 
-pytestmark = [pytest.mark.slow, pytest.mark.pi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.pi, pytest.mark.timeout(600)]
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 CONTINUE = Reply("I wait.", [decision("continue")])
 COMPLETE = Reply(tools=[decision("complete")])
 ASKS = """pi.on("tool_call", async (event: any, ctx: any) => {
@@ -24,7 +24,7 @@ ASKS = """pi.on("tool_call", async (event: any, ctx: any) => {
 
 def begin(pi: PiProduct) -> Any:
     words = ["--agent", "pi-tui", "--every", "1h", "--min-delay", "1s", "--detach", "obj"]
-    return pi.json("start", *words, timeout=120)
+    return pi.json("start", *words, timeout=150)
 
 
 def hurry(pi: PiProduct) -> None:
@@ -96,7 +96,7 @@ def test_kill_of_pi_and_of_the_supervisor() -> None:
             assert somebody.ended() == 5
         pi.until_over(agent)
         assert pi.loop()["pauseReason"] == "supervisor_lost"
-        pi.json("resume", timeout=120)
+        pi.json("resume", timeout=150)
         pi.until(state="completed", timeout=PATIENCE_S)
         assert user_texts(pi.requests[-1]) == pi.said("loop")
         assert len(pi.said("loop")) == 3

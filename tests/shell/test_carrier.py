@@ -6,13 +6,15 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from loopsup.errors import AgentUnableError
-from loopsup.ports import Capabilities, Carrier, Prompt
+from loopsup.ports import Capabilities, Carrier, Handover, Prompt, Refused
 from loopsup.shell.carrier import Carriers
-from loopsup.shell.main import agent_environment
+from loopsup.shell.launching import agent_environment
 from loopsup.wire.control import Response
 from tests.shell.world import World, night
-from tests.support.fake_agent import FakeAdapter, FakeAgent, does, says, talks
+from tests.support.fake_agent import Act, FakeAdapter, FakeAgent, does, says, talks
 from tests.support.script import call, policy_of
 from tests.support.virtual import VirtualClock
 
@@ -62,6 +64,74 @@ def test_a_call_belongs_to_the_prompt_in_flight_and_the_verdict_comes_back(tmp_p
     assert world.loop.last_decision is not None
     assert (world.loop.last_decision.verb, world.loop.last_decision.iteration) == ("complete", 1)
     assert world.loop.protocol_retry_count == 0
+
+
+def busy(seconds: int) -> Act:
+    """Takes nothing for so long: a draft stands there, or it is not at its prompt."""
+
+    async def act(agent: FakeAgent, prompt: Prompt) -> Handover:
+        return Refused("it is not at its prompt", busy=True, retry_ms=seconds * 1000)
+
+    return act
+
+
+async def decides(world: World, verb: str) -> tuple[str, str]:
+    token = token_of(world.adapter.newest)
+    return told(await world.ask("decide", token=token, arguments=call(verb)))
+
+
+@pytest.mark.parametrize(("verb", "place"), [("continue", "waiting"), ("complete", "completed"), ("fail", "failed")])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_decision_while_its_reminder_cannot_go_out_counts(
+    tmp_path: Path, goes_on: bool, verb: str, place: str
+) -> None:
+    """The end of its work was one too early: the program thought in silence, and goes on by itself."""
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start()
+        await asyncio.sleep(1)
+        assert world.loop.protocol_retry_count == 1
+        agent = world.adapter.newest
+        if goes_on:
+            agent.events.busy()
+            agent.begin_turn()
+        assert (await decides(world, verb))[0] == "accepted"
+        assert world.place == (place, None)
+        assert (await decides(world, "complete"))[0] == "refused", "nothing is running any more"
+        if goes_on:
+            agent.end_turn()
+            agent.settle()
+        await asyncio.sleep(300)
+        assert (world.place, world.loop.iteration_count, world.loop.prompts_sent) == ((place, None), 1, 1)
+
+    adapter = FakeAdapter(capabilities=CAN)
+    adapter.acts.extend([talks("hm"), busy(60)])
+    world = night(tmp_path, story, adapter)
+    assert [e["data"]["origin"] for e in world.events("user.message")] == ["loop"]
+
+
+def test_in_a_persons_message_before_the_reminder_nothing_is_decided(tmp_path: Path) -> None:
+    answers: list[tuple[str, str]] = []
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        async def job(agent: FakeAgent, prompt: Prompt) -> None:
+            agent.begin_turn()
+            answers.append(await decides(world, "complete"))
+            agent.end_turn(text="no")
+            agent.settle()
+
+        adapter.acts.append(does(job))
+        adapter.acts.append(says("continue"))
+        world.start()
+        await asyncio.sleep(1)
+        assert await world.say("hello") == "no"
+        assert [kind for kind, _ in answers] == ["refused"]
+        await world.until(lambda: world.place == ("waiting", None))
+        assert (world.loop.iteration_count, world.loop.prompts_sent, world.loop.protocol_retry_count) == (1, 2, 1)
+
+    adapter = FakeAdapter(capabilities=CAN)
+    adapter.acts.extend([talks("hm"), busy(60)])
+    night(tmp_path, story, adapter)
 
 
 def test_outside_an_iteration_nothing_can_be_decided(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_two_hundred_agents_leave_nothing(tmp_path: Path) -> None:
         if way != "close":
             assert slot.pid is not None
             os.kill(slot.pid, signal.SIGKILL if way == "killed" else signal.SIGTERM)
-            await asyncio.wait_for(link.gone.wait(), 30)
+            await asyncio.wait_for(link.gone.wait(), 60)
         await slot.empty()
 
     async def main() -> None:
@@ -164,8 +164,11 @@ def test_two_hundred_agents_leave_nothing(tmp_path: Path) -> None:
         before = held()
         for number in range(CYCLES):
             await cycle(slot, WAYS[number % len(WAYS)])
-        assert held() == before
         assert before[2] == set()
+        assert held()[2] == set()
+        async with asyncio.timeout(60):  # a pipe is closed by the loop's next turns
+            while held() != before:
+                await asyncio.sleep(0.02)
 
     asyncio.run(main())
     assert not [line for line in log if "could not" in line]

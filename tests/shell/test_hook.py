@@ -19,7 +19,9 @@ from loopsup.shell.hook import OUTPUT_LIMIT, HookResult, Limits, run_hook
 EVENT = b'{"version":1,"status":"completed"}'
 BIG_EVENT = json.dumps({"version": 1, "objective": "x" * (1024 * 1024)}).encode()
 ENV = {"PATH": os.environ["PATH"]}
-SHORT = Limits(timeout_s=0.5, term_grace_s=0.3, kill_grace_s=2.0, drain_grace_s=0.2)
+SHORT = Limits(timeout_s=3.0, term_grace_s=0.3, kill_grace_s=30.0, drain_grace_s=0.2)  # a busy machine gets the three
+POLITE = Limits(timeout_s=0.5, term_grace_s=30.0, kill_grace_s=30.0, drain_grace_s=0.2)
+PATIENT = Limits(timeout_s=30.0, term_grace_s=30.0, kill_grace_s=30.0, drain_grace_s=0.2)
 
 
 class Stopwatch:
@@ -48,7 +50,7 @@ def run(path: str, event: bytes = EVENT, limits: Limits | None = None) -> HookRe
     return asyncio.run(run_hook(path, event, env=ENV, clock=Stopwatch(), limits=limits))
 
 
-def until(check, seconds: float = 10.0) -> bool:
+def until(check, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if check():
@@ -95,7 +97,7 @@ def test_a_megabyte_for_a_hook_that_never_reads(hook) -> None:
     path = hook("exec <&-; exit 0")
     assert run(path, BIG_EVENT) == HookResult(path, exit=0, duration_ms=7)
     path = hook("sleep 60")
-    result = run(path, BIG_EVENT, SHORT)
+    result = run(path, BIG_EVENT, POLITE)
     assert result == HookResult(path, signal="SIGTERM", timeout=True, duration_ms=7)
 
 
@@ -122,7 +124,7 @@ def test_a_hang_is_ended_with_its_children_and_holds_nobody_up(hook, tmp_path: P
 
     result, ticks = asyncio.run(scene())
     assert (result.exit, result.signal, result.timeout) == (None, "SIGKILL", True)
-    assert 800 <= result.duration_ms < 3000
+    assert result.duration_ms >= 3300
     assert ticks > 20  # the loop ran on all the while
     child = int((tmp_path / "child").read_text())
     assert until(lambda: not alive(child))
@@ -139,9 +141,7 @@ def test_a_child_that_ignores_the_term_of_its_parent_goes_too(hook, tmp_path: Pa
 @pytest.mark.slow
 def test_a_daemon_left_behind_delays_nothing_and_is_left_alone(hook, tmp_path: Path) -> None:
     path = hook(f"sleep 3600 & echo $! > {tmp_path}/child; echo done")
-    began = time.monotonic()
-    result = run(path, limits=SHORT)
-    assert time.monotonic() - began < 3
+    result = run(path, limits=PATIENT)
     child = int((tmp_path / "child").read_text())
     try:
         assert result == HookResult(path, exit=0, duration_ms=7, output="done\n")

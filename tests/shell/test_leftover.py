@@ -43,8 +43,8 @@ def test_the_noted_agent_is_ended_with_its_tree(tmp_path: Path) -> None:
             pass
         (log,) = end(tmp_path)
         assert str(process.pid) in log
-        assert process.wait(timeout=5) == -signal.SIGTERM
-        assert psutil.wait_procs(children, timeout=5)[1] == []
+        assert process.wait(timeout=60) == -signal.SIGTERM
+        assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
 @pytest.mark.parametrize("how", ["stopped", "stubborn"])
@@ -57,7 +57,7 @@ def test_one_that_does_not_listen_is_killed(tmp_path: Path, how: str) -> None:
         if how == "stopped":
             process.send_signal(signal.SIGSTOP)
         assert len(end(tmp_path)) == 1
-        assert process.wait(timeout=5) == -signal.SIGKILL
+        assert process.wait(timeout=60) == -signal.SIGKILL
 
 
 def test_an_agent_that_ended_is_nothing(tmp_path: Path) -> None:
@@ -134,8 +134,9 @@ def test_what_is_started_in_the_last_moment_is_ended_too(tmp_path: Path) -> None
     heir = "import time; time.sleep(600)"
     body = (
         "def bequeath(*_):\n"
+        "    r, w = os.pipe()\n"  # closed by the exec: from then on it is somebody else, who knows nothing of this
         f"    if not os.fork(): os.setsid(); os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', {heir!r}])\n"
-        "    os._exit(0)\n"
+        "    os.close(w); os.read(r, 1); os._exit(0)\n"
         "signal.signal(signal.SIGTERM, bequeath)"
     )
     orphan(tmp_path, MARKED, body)

@@ -39,5 +39,5 @@ def test_store_and_wire_import_nothing_heavy(spawn: Spawn) -> None:
         if path.stem != "__init__"
     ]
     assert len(modules) > 15
-    out, _ = spawn(IMPORT_ALL, json.dumps(modules)).communicate(timeout=30)
+    out, _ = spawn(IMPORT_ALL, json.dumps(modules)).communicate(timeout=100)
     assert HEAVY & set(json.loads(out)) == set()

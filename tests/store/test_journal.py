@@ -245,7 +245,7 @@ print(json.dumps(out))
 def test_a_full_disk_changes_nothing_and_the_next_append_is_clean(folder: Path, spawn: Spawn) -> None:
     """Case 103, with the kernel really refusing: at once, after 1 byte and in mid-line."""
     write(folder, LINES[0])
-    out = json.loads(spawn(FULL_DISK, str(folder)).communicate(timeout=20)[0])
+    out = json.loads(spawn(FULL_DISK, str(folder)).communicate(timeout=60)[0])
     assert out[3:] == [2, 2]
     for message, unchanged, next_seq in out[:3]:
         assert message.startswith(f"cannot write {folder / NAME}: the disk is full (")

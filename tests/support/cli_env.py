@@ -40,7 +40,7 @@ def close_all(folder: Path, env: dict[str, str]) -> None:
             cwd=folder,
             env=env,
             capture_output=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 

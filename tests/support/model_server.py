@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+GATE_S = 300.0  # longer than a test may take
+
 Body = dict[str, Any]
 Tool = tuple[str, dict[str, Any]]
 
@@ -46,6 +48,7 @@ class Reply:
     hang: str | None = None  # "headers": no answer at all; "stream": text, then silence; until the client leaves
     cut: bool = False  # the stream ends without a finish reason
     delay_s: float = 0.0
+    gate: threading.Event | None = None  # in-process only: no answer before it is set
     input_tokens: int = 100
     output_tokens: int = 10
     chunk: int = 0  # characters per delta; 0: all at once
@@ -180,6 +183,8 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
         def _answer(self, reply: Reply) -> None:
             if reply.delay_s:
                 time.sleep(reply.delay_s)
+            if reply.gate is not None:
+                reply.gate.wait(GATE_S)
             if reply.hang == "headers":
                 self._leave()
             elif reply.status != 200:

@@ -14,6 +14,7 @@ from typing import Any
 import pexpect
 
 from tests.support.pty_harness import OPTIONS, TUI
+from tests.support.terminals import hang_up
 from tests.support.world import LOOPSUP, SLOW, World
 
 Steps = list[dict[str, Any]]
@@ -74,7 +75,7 @@ class Person:
         command, *args = [*LOOPSUP, "attach"]
         self.all = b""
         self.child = pexpect.spawn(
-            command, args, cwd=str(world.project), env=env, dimensions=(rows, cols), timeout=40, maxread=65536
+            command, args, cwd=str(world.project), env=env, dimensions=(rows, cols), timeout=60, maxread=65536
         )
         self.child.logfile_read = self
         self.before = self.modes()
@@ -114,7 +115,7 @@ def person(world: World, **how: Any) -> Iterator[Person]:
     try:
         yield found
     finally:
-        found.child.close(force=True)
+        hang_up(found.child)
 
 
 def lines_of(descriptor: int) -> tuple[int, int]:

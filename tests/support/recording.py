@@ -19,7 +19,7 @@ from loopsup.ports import (
     Verdict,
 )
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 async def accept(_: DecisionCall) -> Verdict:

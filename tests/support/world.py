@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,8 @@ from loopsup.errors import LoopsupError
 from loopsup.store.identity import load_identity
 from loopsup.wire.control import Request
 
-PATIENCE_S = 30.0  # nothing here takes longer on a loaded machine
+PATIENCE_S = 60.0  # nothing here takes longer on a loaded machine
+COMMAND_S = 120.0  # nor a command, those that wait for an iteration included
 POLL_S = 0.05
 LOOPSUP = (sys.executable, "-P", "-m", "loopsup")
 QUICK = ("--every", "1s", "--min-delay", "1s")
@@ -106,7 +107,7 @@ class World:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         text: str | None = None,
-        timeout: float = 60,
+        timeout: float = COMMAND_S,
         preexec: Callable[[], None] | None = None,
     ) -> Ran:
         """`loopsup argv…` to its end; `text` is its standard input."""
@@ -295,8 +296,12 @@ class World:
 
     def agents(self, supervisor: int) -> list[int]:
         """The agent processes of a supervisor."""
-        children = psutil.Process(supervisor).children()
-        return [child.pid for child in children if any("loopsup_demo" in word for word in child.cmdline())]
+        found = []
+        for child in psutil.Process(supervisor).children():
+            with contextlib.suppress(psutil.Error):  # it ended just now
+                if any("loopsup_demo" in word for word in child.cmdline()):
+                    found.append(child.pid)
+        return found
 
     def agent_pid(self, session: str = "project") -> int:
         """The one child of the supervisor."""
@@ -309,6 +314,11 @@ class World:
         os.kill(pid, number)
         if number == signal.SIGKILL:
             self.until_over(pid)
+
+    def halt(self, pid: int) -> None:
+        """Stop a process of this world; it does nothing any more when this returns."""
+        self.kill(pid, signal.SIGSTOP)
+        self.wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "the stop")
 
     def processes(self) -> list[psutil.Process]:
         """Everything alive with this world's state home in its environment."""
@@ -333,6 +343,25 @@ class World:
             psutil.wait_procs(left, timeout=5)
             left = self.processes()
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def roots(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those whose parent is not among them: a fork looks like its parent until it has become something else."""
+    found = {process.pid: process for process in processes}
+    out = []
+    for process in found.values():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended just now
+            if process.ppid() not in found:
+                out.append(process)
+    return out
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; empty where it has ended just now."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def _complete_lines(path: Path) -> list[Any]:

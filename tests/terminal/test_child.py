@@ -28,7 +28,7 @@ def drive(code: str, scenario: Callable[[TerminalChild, bytearray], Awaitable[No
             argv, cwd=Path("/"), env=dict(os.environ), size=Size(7, 33), on_output=seen.extend, ladder=LADDER
         )
         try:
-            await asyncio.wait_for(scenario(child, seen), 40)
+            await asyncio.wait_for(scenario(child, seen), 100)
         finally:
             await child.close()
 
@@ -83,7 +83,7 @@ def test_what_it_does_not_read_yet_is_queued() -> None:
         await until(lambda: b"ready" in seen)
         assert child.write(b"x" * 300_000)
         assert not await child.written(0.05)
-        assert await child.written(30)
+        assert await child.written(60)
         await until(lambda: b"got 300000" in seen)
 
     drive(code, scenario)

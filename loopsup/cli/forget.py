@@ -1,0 +1,151 @@
+"""`loopsup forget`: remove sessions that are over, with everything loopsup kept of them.
+
+Only what is dead goes: no supervisor, no loop that could still go on, no unit that would bring it back. A session
+that cannot be read goes only by its name, because nobody can say whether it is over. The conversation itself is the
+agent's and stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loopsup.cli import selection
+from loopsup.cli.common import JsonOption, SessionOption, here, not_for_agents, out_json
+from loopsup.core.durations import parse
+from loopsup.errors import EXIT_DONE, NotFoundError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from loopsup.store.home import Home
+    from loopsup.store.sessions import Entry
+
+VERSION = 1
+
+EndedOption = Annotated[bool, typer.Option("--ended", help="Every session on this machine that is over.")]
+OlderOption = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="DUR", help="With --ended: only where nothing has happened for so long."),
+]
+
+
+def forget(
+    session: SessionOption = None,
+    ended: EndedOption = False,
+    older_than: OlderOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Remove a session that is over; its conversation stays."""
+    if ended and session is not None:
+        raise UsageError("--session means one session and --ended all that are over; give one of the two")
+    if older_than is not None and not ended:
+        raise UsageError("--older-than belongs to --ended")
+    before = _before(older_than)
+    not_for_agents("remove sessions")
+    from loopsup.store.home import find_home
+    from loopsup.store.lock import creation_lock
+    from loopsup.store.sessions import list_sessions
+
+    home = find_home()
+    if not home.check():
+        if not ended:
+            raise NotFoundError("there is no session on this machine")
+        return _tell([], as_json=as_json)
+    with creation_lock(home.sessions):
+        wanted = [each for each in list_sessions(home) if _over(each, before)] if ended else [_one(home, session)]
+        gone = [each for each in wanted if _removed(home, each, named=not ended)]
+    return _tell(gone, as_json=as_json)
+
+
+def _before(older_than: str | None) -> int | None:
+    """The wall ms before which the last thing must have happened."""
+    from loopsup.clock import wall_ms
+
+    if older_than is None:
+        return None
+    try:
+        return wall_ms() - parse(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}") from error
+
+
+def _one(home: Home, name: str | None) -> Entry:
+    """The session that is meant; one that cannot be read is found, too."""
+    from loopsup.store.sessions import choose, peek
+
+    wanted = selection.wanted_name(name)
+    return choose(home, here()) if wanted is None else peek(home, wanted)
+
+
+def _over(entry: Entry, before: int | None) -> bool:
+    known = entry.identity is not None and entry.problem is None
+    return known and _kept(entry) is None and (before is None or entry.last_at < before)
+
+
+def _kept(entry: Entry) -> str | None:
+    """Why it must stay; None: it is over."""
+    name = entry.name
+    if entry.owner is not None:
+        return f"session '{name}' is open; close it first: loopsup close --session {name}"
+    if entry.loop is not None and not entry.loop.terminal:
+        return f"the loop of session '{name}' can still go on; end it first: loopsup stop --session {name}"
+    if entry.identity is not None and entry.identity.enabled:
+        return f"session '{name}' comes back after a reboot; undo that first: loopsup disable --session {name}"
+    return None
+
+
+def _removed(home: Home, entry: Entry, *, named: bool) -> bool:
+    """Remove it under its lock, so that nobody opens it meanwhile. Somebody was faster: not removed."""
+    from loopsup.store.folders import remove
+    from loopsup.store.lock import LockHeldError, SessionLock
+    from loopsup.store.sessions import peek
+
+    if (why := _kept(entry)) is not None and named:
+        raise RefusedError(why)
+    if not entry.folder.is_dir():  # a name that leads nowhere: the agent's folder was deleted
+        remove(home, entry.name)
+        return True
+    try:
+        lock = SessionLock.acquire(entry.folder)
+    except LockHeldError:
+        if named:
+            raise
+        return False
+    try:
+        now = replace(peek(home, entry.name), owner=None)  # which is us
+        if (why := _kept(now)) is None:
+            remove(home, entry.name, lock)
+        elif named:
+            raise RefusedError(why)
+        return why is None
+    finally:
+        lock.release()
+
+
+def _tell(gone: list[Entry], *, as_json: bool) -> int:
+    if as_json:
+        out_json({"version": VERSION, "forgotten": [_row(each) for each in gone]})
+        return EXIT_DONE
+    from loopsup.cli import render
+
+    for each in gone:
+        render.write(render.safe(f"removed session '{each.name}'{_stays(each)}"))
+    if not gone:
+        render.write("no session is over; see: loopsup ls")
+    return EXIT_DONE
+
+
+def _stays(entry: Entry) -> str:
+    file = None if entry.identity is None else entry.identity.agent_file
+    return "" if file is None else f"; its conversation stays: {file}"
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    known = entry.identity
+    return {
+        "name": entry.name,
+        "agent": None if known is None else known.agent,
+        "cwd": None if known is None else known.cwd,
+        "file": None if known is None else known.agent_file,
+    }
