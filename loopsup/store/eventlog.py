@@ -7,14 +7,13 @@ numbered, and a torn one never spoils its neighbour. Readers skip what they cann
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from loopsup.core.model import Loop, PromptKind
-from loopsup.store.files import LineFile, lines_backwards, lines_forwards, open_private, storage_error
+from loopsup.store.files import LineFile, from_end, from_start
 from loopsup.wire.events import TURN_END, TURN_START, USER_MESSAGE, ConversationEvent, encode
 from loopsup.wire.times import parse_instant
 
@@ -72,17 +71,10 @@ def read(folder: Path, since: int = 0, only: str | None = None) -> Iterator[dict
     `only`: of this type (a long log is then passed over quickly).
     """
     mark = b"" if only is None else f'"type":"{only}"'.encode("ascii")
-    fd = _open(folder)
-    if fd is None:
-        return
-    try:
-        with os.fdopen(fd, "rb") as file:
-            for _, line in lines_forwards(file):
-                event = _decoded(line) if line is not None and mark in line else None
-                if event is not None and event["seq"] > since and only in (None, event["type"]):
-                    yield event
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
+    for _, line in from_start(folder / NAME):
+        event = _decoded(line) if line is not None and mark in line else None
+        if event is not None and event["seq"] > since and only in (None, event["type"]):
+            yield event
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +141,10 @@ def _unended(started: list[str], ended: set[str]) -> tuple[str, ...]:
 
 
 def _backwards(folder: Path) -> Iterator[dict[str, Any]]:
-    fd = _open(folder)
-    if fd is None:
-        return
-    try:
-        for _, line, _ in lines_backwards(fd):
-            event = _decoded(line)
-            if event is not None:
-                yield event
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
-    finally:
-        os.close(fd)
+    for _, line in from_end(folder / NAME):
+        event = _decoded(line)
+        if event is not None:
+            yield event
 
 
 def newest_at(folder: Path) -> int | None:
@@ -172,15 +156,6 @@ def newest_at(folder: Path) -> int | None:
 def _next_seq(folder: Path) -> int:
     newest = next(_backwards(folder), None)
     return 1 if newest is None else newest["seq"] + 1
-
-
-def _open(folder: Path) -> int | None:
-    try:
-        return open_private(folder / NAME, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
 
 
 def _decoded(line: bytes | None) -> dict[str, Any] | None:
