@@ -87,7 +87,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """`turns` to add to the loop; `ends`: one turn_end's data for each turn left open in `iteration` (None: in none)."""
+    """`turns` to add to the loop; `ends`: data of a turn_end for each turn left open, in `iteration` or in none."""
 
     turns: int = 0
     iteration: int | None = None
