@@ -75,6 +75,15 @@ _PAUSED: Mapping[str, tuple[str, str]] = {
     ),
 }
 
+# The same where all iterations are used, too.
+_USED_UP: Mapping[str, str] = {
+    "": "all its iterations are used: `loopsup update --max-iterations {more}` gives it more, then `loopsup resume`",
+    "blocked": "clear it up, give it more iterations, as all are used (`loopsup update --max-iterations {more}`), "
+    "then `loopsup resume`",
+    "duration_limit": "`loopsup update --for {longer} --max-iterations {more}` gives it more of both, as all its "
+    "iterations are used, too; then `loopsup resume`",
+}
+
 
 def describe(status: Status, now: int, width: int, zone: tzinfo | None) -> str:
     """The whole status; `now` in milliseconds since the epoch."""
@@ -155,6 +164,8 @@ def pause_words(loop: Status) -> tuple[str, str]:
     """Why the loop is paused and what to do next."""
     reason = safe(loop.get("pauseReason"))
     why, then = _PAUSED.get(reason, (reason, "`loopsup resume` goes on"))
+    if reason not in ("iteration_limit", "unknown_version") and loop["iterationCount"] >= loop["maxIterations"]:
+        then = _USED_UP.get(reason, _USED_UP[""])  # a resume alone would be refused
     return why, then.format(longer=show_duration(_longer(loop)), more=_more(loop))
 
 
