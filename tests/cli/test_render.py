@@ -321,8 +321,8 @@ def test_every_pause_reason_says_what_to_do_next(reason: str, first: str) -> Non
     [
         (
             "user",
-            "paused: you paused it. All its iterations are used: `loopsup update --max-iterations 100` gives it more, "
-            "then `loopsup resume`.",
+            "paused: you paused it. All its iterations are used: `loopsup update --max-iterations 100` gives it "
+            "more, then `loopsup resume`.",
         ),
         (
             "blocked",
@@ -331,8 +331,8 @@ def test_every_pause_reason_says_what_to_do_next(reason: str, first: str) -> Non
         ),
         (
             "duration_limit",
-            "paused: its time is used up. `loopsup update --for 2d --max-iterations 100` gives it more of both, as all "
-            "its iterations are used, too; then `loopsup resume`.",
+            "paused: its time is used up. `loopsup update --for 2d --max-iterations 100` gives it more of both, as "
+            "all its iterations are used, too; then `loopsup resume`.",
         ),
         (
             "iteration_limit",
