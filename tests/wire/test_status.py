@@ -222,19 +222,6 @@ def test_without_an_owner_an_accepted_decision_is_told() -> None:
     assert left.phase == Completed(T0 + 7)
 
 
-@pytest.mark.parametrize("driver", Driver)
-@pytest.mark.parametrize("phase", [Waiting(DUE), Paused(PauseReason.USER, DUE.wall), Paused(PauseReason.BLOCKED)])
-def test_without_an_owner_a_deadline_that_passed_is_told(phase: Phase, driver: Driver) -> None:
-    """L-102: nobody fires it any more, and `resume` is refused until it has more time."""
-    loop = replace(with_phase(phase), driver=driver)
-    on_time, late = (without_owner(loop, Moment(loop.deadline_at + by, 0)) for by in (-1, 0))
-    assert on_time is not None
-    assert late is not None
-    assert on_time.phase != late.phase == Paused(PauseReason.DURATION_LIMIT)
-    assert late.last_attention is not None
-    assert late.last_attention.ended_at == loop.deadline_at
-
-
 def test_without_an_owner_no_loop_stays_none() -> None:
     assert without_owner(None, NOW) is None
 
