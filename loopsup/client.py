@@ -46,6 +46,10 @@ class NoAnswerError(SupervisorGoneError):
     """The request was sent and time ran out: nobody can say yet what becomes of it."""
 
 
+class WentAwayError(SupervisorGoneError):
+    """The connection ended before the answer: the supervisor died, closes, or is restarting."""
+
+
 class Connection:
     """One connection to a supervisor. A context manager."""
 
@@ -92,7 +96,7 @@ class Connection:
         try:
             self._socket.sendall(line)
         except OSError as error:
-            raise SupervisorGoneError(f"the supervisor went away: {_reason(error)}") from error
+            raise WentAwayError(f"the supervisor went away: {_reason(error)}") from error
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line without its LF; None at the end. TimeoutError after `timeout_s` without any data."""
@@ -117,7 +121,7 @@ class Connection:
         except TimeoutError as error:
             raise NoAnswerError(f"the supervisor did not answer within {timeout_s:g} s") from error
         if line is None:
-            raise SupervisorGoneError("the supervisor went away before it answered")
+            raise WentAwayError("the supervisor went away before it answered")
         response = decode_response(line)
         if response.error is not None:
             raise response.error
@@ -131,13 +135,13 @@ class Connection:
         except OSError as error:  # reset by a supervisor that was killed: the same as its end
             if isinstance(error, ConnectionError):
                 return b""
-            raise SupervisorGoneError(f"the supervisor went away: {_reason(error)}") from error
+            raise WentAwayError(f"the supervisor went away: {_reason(error)}") from error
 
 
 def request(path: Path, what: Request, timeout_s: float | None = None) -> Response:
     """Ask the supervisor at `path`. `timeout_s` None: what this verb may take (for ever for `wait`).
 
-    UnreachableError: nobody there, nothing sent. SupervisorGoneError: it went away before it answered.
+    UnreachableError: nobody there, nothing sent. WentAwayError: it went away before it answered.
     Any other LoopsupError: the supervisor's refusal.
     """
     if what.verb not in ("ping", "status", "decide"):  # an agent's decision is worth the wait for a busy supervisor

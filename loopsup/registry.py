@@ -53,9 +53,9 @@ def _found(env: Mapping[str, str]) -> dict[str, EntryPoint]:
 
 def _load(entry: EntryPoint) -> Adapter | Broken:
     try:
-        adapter = entry.load()()
+        adapter: Adapter = entry.load()()
     except Exception as error:  # a third party's code may raise anything; it becomes its own row
         return Broken(entry.name, f"{type(error).__name__}: {error}")
     if getattr(adapter, "name", None) != entry.name:
         return Broken(entry.name, f"it calls itself {getattr(adapter, 'name', None)!r}")
-    return adapter  # type: ignore[no-any-return]
+    return adapter

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from loopsup.errors import UsageError
 from loopsup.ports import AgentEvents, Capabilities, Conversation, Launch, NotFoundError
+from loopsup.process.executable import find, missing
 from loopsup_acp.agent import AcpAgent
 from loopsup_acp.profiles import Profile
 
@@ -41,11 +41,7 @@ class AcpAdapter:
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
         if importlib.util.find_spec(SDK) is None:
             return "the package agent-client-protocol is missing; install it with: pip install 'loopsup[acp]'"
-        wanted = command or next(iter(self._profile.command), None)
-        if wanted is None or find(wanted, Path.cwd(), env) is not None:
-            return None
-        way = f"; install it ({self._profile.install})" if self._profile.install else ""
-        return f"the command {wanted} cannot be executed (not on PATH, or no program){way}"
+        return missing(command or next(iter(self._profile.command), None), env, self._profile.install)
 
     def check_args(self, args: tuple[str, ...], cwd: Path) -> None:
         if not self._profile.command and (not args or not args[0].strip()):
@@ -71,10 +67,3 @@ def command_line(profile: Profile, launch: Launch) -> list[str]:
     if argv and (path := find(argv[0], launch.cwd, launch.env)) is not None:
         argv[0] = path
     return argv
-
-
-def find(command: str, cwd: Path, env: Mapping[str, str]) -> str | None:
-    """The executable a command names: on the PATH of `env`, or a path that may be relative to `cwd`."""
-    if "/" in command:
-        return shutil.which(str(cwd / command))
-    return shutil.which(command, path=env.get("PATH", ""))

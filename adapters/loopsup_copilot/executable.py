@@ -18,8 +18,8 @@ _LOADER = "npm-loader.js"
 def find(command: str | None, env: Mapping[str, str]) -> str | None:
     """The absolute path: as configured, as in COPILOT_CLI_PATH, or from PATH."""
     wanted = command or env.get(VARIABLE) or COMMAND
-    found = shutil.which(os.path.expanduser(wanted), path=env.get("PATH", os.defpath))  # noqa: PTH111
-    return None if found is None else _native(os.path.abspath(found))  # noqa: PTH100
+    found = shutil.which(os.path.expanduser(wanted), path=env.get("PATH", os.defpath))  # noqa: PTH111 (the other one raises where there is no home)
+    return None if found is None else _native(os.path.abspath(found))  # noqa: PTH100 (`..` goes, links stay)
 
 
 def _native(found: str) -> str:

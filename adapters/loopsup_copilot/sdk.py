@@ -33,7 +33,7 @@ def load() -> None:
     import copilot
     import copilot.generated.rpc
     import copilot.session
-    import copilot.tools  # noqa: F401
+    import copilot.tools  # noqa: F401 (loaded here, used elsewhere)
 
 
 def client(path: str, cwd: str, env: Mapping[str, str]) -> Any:
@@ -107,6 +107,6 @@ async def leave_autopilot(session: Any) -> None:
 
 def is_refusal(error: Exception) -> bool:
     """The server answered, and said no; anything else leaves open whether the request arrived."""
-    from copilot.session import JsonRpcError  # type: ignore[attr-defined]
+    from copilot.session import JsonRpcError  # type: ignore[attr-defined]  # it is there, though not declared
 
     return isinstance(error, JsonRpcError)

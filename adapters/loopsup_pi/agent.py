@@ -34,19 +34,17 @@ from loopsup.ports import (
     Unknown,
 )
 from loopsup.process import Child
-from loopsup.wire import events as ev
 from loopsup_pi import dialogs, executable
-from loopsup_pi.arguments import TOOL, command_line
+from loopsup_pi.arguments import command_line
 from loopsup_pi.diagnostics import WIDTH, Diagnostics
 from loopsup_pi.extension import SOURCE, Extension, Markers
 from loopsup_pi.rpc import Inbox, Record, Requests
-from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, ToolHeld, Translator
+from loopsup_pi.work import Work
 
 START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
 HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
 BEHIND_S = 2.0  # stdout is read within milliseconds of the extension's socket; a verdict is owed within 5 s
-CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds; a tool that ignores it is ended by the ladder
 
 
 class PiAgent:
@@ -69,17 +67,12 @@ class PiAgent:
         self._watch: asyncio.Task[str] | None = None
         self._rpc = Requests(self._send)
         self._inbox = Inbox(self._deliver)
-        self._translator = Translator()
         self._extension = Extension(launch, events, self._stamp_in_flight)
+        self._work = Work(events, self._extension)
         self._started = self._closing = False
         self._offers: dict[str, Prompt] = {}  # prompts without a response yet, by the id of the request
         self._answered = asyncio.Event()  # there are none
         self._answered.set()
-        self._accepted = False  # a prompt of ours is being worked on
-        self._stamp: Stamp | None = None  # of that prompt
-        self._aborting = False
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._questions = dialogs.Questions(events, self._rpc.tell)
         self._diagnostics = Diagnostics(launch.log)
 
@@ -131,15 +124,10 @@ class PiAgent:
     async def _spawn(self, path: str) -> None:
         launch = self._launch
         argv = command_line(path, str(SOURCE), launch.session_id, launch.resume, launch.args)
-        permissions = {
-            "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
-            "allow": list(launch.permissions.allow),
-            "deny": list(launch.permissions.deny),
-        }
         self._child = await Child.spawn(
             argv,
             cwd=launch.cwd,
-            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.link.setup(permissions, hold_ms=self._hold_ms)},
+            env={**launch.env, "LOOPSUP_PI_SETUP": self._extension.setup(self._hold_ms)},
             on_line=self._on_line,
             on_stderr=self._diagnostics.line,
             on_dropped=lambda count: launch.log(f"{count} line(s) of pi were too long and dropped"),
@@ -150,10 +138,8 @@ class PiAgent:
         reason = await child.wait()
         await self._inbox.released.wait()  # `lost` is the last call: what was read before goes first
         self._rpc.fail(f"pi ended: {reason}")
-        for output in self._translator.lost():
-            self._tell(output)
+        self._work.lost()
         self._questions.gone()
-        self._idle.set()
         if self._started and not self._closing:
             self._events.lost(self._diagnostics.explain(reason))
         return reason
@@ -161,10 +147,8 @@ class PiAgent:
     async def close(self) -> None:
         self._closing = True
         if self._child is not None and self._watch is not None:
-            if self.pid is not None and not self._idle.is_set() and not self._aborting:
-                await self.abort(AbortReason.SHUTDOWN)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._idle.wait(), CLOSE_SETTLE_S)
+            if self.pid is not None:
+                await self._work.wind_up(self.abort)
             await self._child.close()
             await self._watch
         await self._extension.link.close()
@@ -182,7 +166,7 @@ class PiAgent:
         if self.pid is None:
             return Refused("pi is not running")
         if prompt.origin is Origin.TTSR:
-            return await self._try_again(prompt)
+            return await self._work.try_again(prompt)
         identity = self._rpc.new_id()
         self._offers[identity] = prompt
         self._answered.clear()
@@ -203,23 +187,6 @@ class PiAgent:
             return self._handled(prompt)
         return Accepted() if disposition == "started" else Unknown(f"pi answered {disposition!r}")
 
-    async def _try_again(self, prompt: Prompt) -> Handover:
-        """A reminder of a stream rule goes in as a message of the extension's, and Pi goes on without a user's."""
-        if not self._idle.is_set():
-            return Refused("pi is working", busy=True)
-        self._accepted, self._stamp = True, prompt.stamp
-        self._idle.clear()
-        try:
-            refused = await self._extension.link.retry(prompt.text, prompt.keep)
-        except (TimeoutError, OSError) as error:
-            return Unknown(f"the extension inside pi did not say that it had begun: {error}")
-        if refused is None:
-            return Accepted()
-        if not self._translator.running:
-            self._idle.set()
-        self._accepted, self._stamp = False, None
-        return Refused(refused, busy=True)
-
     async def _refusal(self, error: str) -> Refused:
         """Busy, in Pi's words or by its state; else it cannot (no key, no model)."""
         if "already processing" in error or "compaction is in progress" in error:
@@ -233,16 +200,14 @@ class PiAgent:
         """An extension of the user's took it: a command of theirs ran, or their input handler kept it."""
         if prompt.stamp is not None:
             return Refused("an extension of your Pi kept the message for itself (its `input` handler)")
-        self._accepted = True
-        if not self._translator.running:
-            asyncio.get_running_loop().call_soon(self._settle, False)
+        self._work.prompt = self._work.prompt or prompt
+        if not self._work.running:
+            asyncio.get_running_loop().call_soon(self._work.settle, False)
         return Accepted()
 
     async def abort(self, reason: AbortReason) -> None:
-        if self._idle.is_set():
+        if not self._work.aborts(reason):
             return
-        self._aborting = True
-        self._events.emit(ev.ABORT, {"reason": reason.value})
         await self._questions.cancel()  # a tool that waits for an answer would outlast the abort
         with contextlib.suppress(OSError):
             if reason is AbortReason.TTSR:  # what waits in Pi's queue goes behind the reminder
@@ -284,21 +249,16 @@ class PiAgent:
                 return
             case "extension_error":
                 self._launch.log(f"an extension of pi failed: {str(record.get('error'))[:WIDTH]}")
-            case "tool_execution_end" if record.get("toolName") == TOOL:
-                self._extension.tool_ended(str(record.get("toolCallId")), record.get("isError") is not True)
         if dialogs.is_dialog(record):
             self._questions.asked(record)
-        for output in self._translator.feed(record):
-            self._tell(output)
+        self._work.feed(record)
 
     def _on_response(self, record: Record) -> None:
         identity = str(record.get("id"))
         prompt = self._offers.pop(identity, None)
         started = record.get("success") is True and (record.get("data") or {}).get("disposition") == "started"
         if prompt is not None and started:
-            self._accepted = True
-            self._stamp = prompt.stamp
-            self._idle.clear()
+            self._work.taken(prompt)
             if self._rpc.awaits(identity):
                 self._inbox.hold()
         if not self._offers:
@@ -309,27 +269,4 @@ class PiAgent:
         """A fast model's call comes on another channel than Pi's acceptance of the prompt, and may overtake it."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._answered.wait(), BEHIND_S)
-        return self._stamp
-
-    def _tell(self, output: Output) -> None:
-        match output:
-            case Emit(kind, data):
-                self._events.emit(kind, data)
-            case Now(doing):
-                self._events.doing(doing)
-            case ToolHeld(call):
-                self._extension.held(call)
-            case RunStarted():
-                self._idle.clear()
-                if not self._accepted:
-                    self._events.busy()
-            case RunSettled(aborted):
-                if aborted and not self._aborting:  # by an extension of the user's
-                    self._events.emit(ev.ABORT, {"reason": AbortReason.USER.value})
-                self._settle(aborted)
-
-    def _settle(self, aborted: bool) -> None:
-        self._accepted = self._aborting = False
-        self._stamp = None
-        self._idle.set()
-        self._events.settled(aborted=aborted)
+        return self._work.stamp

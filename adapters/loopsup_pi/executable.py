@@ -12,8 +12,8 @@ INSTALL = "npm install -g @earendil-works/pi-coding-agent"
 
 def find(command: str | None, env: Mapping[str, str]) -> str | None:
     """The absolute path, so that the agent's working directory cannot change which one it is."""
-    found = shutil.which(os.path.expanduser(command or COMMAND), path=env.get("PATH", os.defpath))  # noqa: PTH111
-    return os.path.abspath(found) if found is not None else None  # noqa: PTH100
+    found = shutil.which(os.path.expanduser(command or COMMAND), path=env.get("PATH", os.defpath))  # noqa: PTH111 (the other one raises where there is no home)
+    return os.path.abspath(found) if found is not None else None  # noqa: PTH100 (`..` goes, links stay)
 
 
 def missing(command: str | None, env: Mapping[str, str], agent: str = "pi") -> str | None:

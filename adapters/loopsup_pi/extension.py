@@ -48,6 +48,7 @@ class Extension:
         self._events = events
         self._more = more
         self._log = launch.log
+        self._permissions = launch.permissions
         self._holds = launch.hold_tools
         self._stamp = stamp
         self._verdicts: dict[str, bool] = {}  # by tool call, until the tool's end in the stream confirms it
@@ -57,6 +58,13 @@ class Extension:
         self.link = Link(launch.run_dir, self._heard, launch.log, gone)
         self.greeting: Record = {}  # its first hello
         self.hello: asyncio.Future[Markers] = asyncio.get_running_loop().create_future()
+
+    def setup(self, hold_ms: int, session: str = "") -> str:
+        """What the extension needs to know, once the link is open."""
+        given = self._permissions
+        mode = "allow" if given.allow_all else given.mode
+        permissions = {"mode": mode, "allow": list(given.allow), "deny": list(given.deny)}
+        return self.link.setup(permissions, session, hold_ms)
 
     def serves(self, conversation: Conversation) -> None:
         """What a later hello is compared with."""

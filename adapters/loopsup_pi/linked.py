@@ -9,7 +9,6 @@ what the person types there is a user's message like any other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,15 +31,13 @@ from loopsup.ports import (
     Unknown,
 )
 from loopsup.wire import events as ev
-from loopsup_pi.arguments import TOOL
 from loopsup_pi.extension import Extension, conversation
 from loopsup_pi.link import Record
 from loopsup_pi.rpc import Inbox
-from loopsup_pi.translate import Emit, Now, Output, RunSettled, RunStarted, ToolHeld, Translator
+from loopsup_pi.work import Work
 
 START_S = 30.0  # the extension answers in milliseconds; a Pi that is brought up by `Body` takes a second or two
 HANDOVER_S = 50.0  # longer than the extension's own bound
-CLOSE_SETTLE_S = 5.0  # an abort settles in milliseconds
 RELOAD_S = 15.0  # `/reload` reads the user's extensions again; a second or two on a slow machine
 
 
@@ -91,17 +88,13 @@ class LinkedPi:
         self._body = body
         self._start_s = start_s
         self._guest = isinstance(body, Guest)
-        self._translator = Translator()
         self._inbox = Inbox(self._on_event)
         self._extension = Extension(launch, events, self._stamp_in_flight, self._heard, self._gone)
+        self._work = Work(events, self._extension)
         self._offers: dict[str, tuple[Prompt, asyncio.Future[Record]]] = {}
-        self._text: str | None = None  # of the prompt in flight, until Pi shows it as its user's message
-        self._stamp: Stamp | None = None
-        self._accepted = self._aborting = self._closing = self._over = False
-        self._started = False
+        self._unseen: Prompt | None = None  # the prompt in flight, until Pi shows it as its user's message
+        self._started = self._closing = self._over = False
         self._reloading: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def pid(self) -> int | None:
@@ -115,13 +108,8 @@ class LinkedPi:
             await self._extension.link.open()
         except OSError as error:
             raise AgentUnableError(f"the socket for pi cannot be made: {error.strerror or error}") from error
-        permissions = {
-            "mode": "allow" if launch.permissions.allow_all else launch.permissions.mode,
-            "allow": list(launch.permissions.allow),
-            "deny": list(launch.permissions.deny),
-        }
-        session, hold_ms = launch.env.get("LOOPSUP_SESSION", ""), round(HOLD_S * 1000) if launch.hold_tools else 0
-        await self._body.bring(self._extension.link.setup(permissions, session, hold_ms))
+        hold_ms = round(HOLD_S * 1000) if launch.hold_tools else 0
+        await self._body.bring(self._extension.setup(hold_ms, launch.env.get("LOOPSUP_SESSION", "")))
         try:
             markers = await asyncio.wait_for(asyncio.shield(self._extension.hello), self._start_s)
         except TimeoutError:
@@ -139,10 +127,8 @@ class LinkedPi:
 
     async def close(self) -> None:
         self._closing = True
-        if self._extension.link.connected and not self._idle.is_set() and not self._aborting:
-            await self.abort(AbortReason.SHUTDOWN)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), CLOSE_SETTLE_S)
+        if self._extension.link.connected:
+            await self._work.wind_up(self.abort)
         await self._extension.link.tell({"type": "released"})
         if self._reloading is not None:
             self._reloading.cancel()
@@ -153,7 +139,7 @@ class LinkedPi:
 
     async def prompt(self, prompt: Prompt) -> Handover:
         if prompt.origin is Origin.TTSR:
-            return await self._try_again(prompt)
+            return await self._work.try_again(prompt)
         identity = uuid.uuid4().hex
         answer: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._offers[identity] = (prompt, answer)
@@ -171,28 +157,9 @@ class LinkedPi:
         reason = str(record.get("reason"))
         return Refused(reason, busy=record.get("busy") is True) if record.get("taken") is False else Unknown(reason)
 
-    async def _try_again(self, prompt: Prompt) -> Handover:
-        """A reminder of a stream rule goes in as a message of the extension's, and Pi goes on without a user's."""
-        if not self._idle.is_set():
-            return Refused("pi is working", busy=True)
-        self._accepted, self._stamp = True, prompt.stamp
-        self._idle.clear()
-        try:
-            refused = await self._extension.link.retry(prompt.text, prompt.keep)
-        except (TimeoutError, OSError) as error:
-            return Unknown(f"the extension inside pi did not say that it had begun: {error}")
-        if refused is None:
-            return Accepted()
-        if not self._translator.running:
-            self._idle.set()
-        self._accepted, self._stamp = False, None
-        return Refused(refused, busy=True)
-
     async def abort(self, reason: AbortReason) -> None:
-        if self._idle.is_set():
+        if not self._work.aborts(reason):
             return
-        self._aborting = True
-        self._events.emit(ev.ABORT, {"reason": reason.value})
         if not await self._extension.link.tell({"type": "end" if reason is AbortReason.TTSR else "abort"}):
             self._settle_lost()
 
@@ -225,60 +192,34 @@ class LinkedPi:
         if prompt is None or answer is None or answer.done():
             return
         if record.get("taken") is True:
-            self._accepted, self._stamp, self._text = True, prompt.stamp, prompt.text
-            self._idle.clear()
+            self._work.taken(prompt)
+            self._unseen = prompt
             self._inbox.hold()
         answer.set_result(record)
 
     async def _stamp_in_flight(self) -> Stamp | None:
-        return self._stamp
+        return self._work.stamp
 
     def _on_event(self, record: Record) -> None:
         message = record.get("message")
         if record.get("type") == "message_start" and isinstance(message, dict) and message.get("role") == "user":
             self._on_user(str(message.get("text")))
             return
-        if record.get("type") == "tool_execution_end" and record.get("toolName") == TOOL:
-            self._extension.tool_ended(str(record.get("toolCallId")), record.get("isError") is not True)
-        for output in self._translator.feed(record):
-            self._tell(output)
+        self._work.feed(record)
 
     def _on_user(self, text: str) -> None:
         """What the person typed; the supervisor tells of its own messages itself."""
-        if text == self._text:
-            self._text = None
+        unseen = self._unseen
+        if unseen is not None and unseen is self._work.prompt and text == unseen.text:
+            self._unseen = None
             return
         data = {"messageId": uuid.uuid4().hex, "origin": Origin.USER.value, "text": ev.bounded(text)}
         self._events.emit(ev.USER_MESSAGE, data)
 
-    def _tell(self, output: Output) -> None:
-        match output:
-            case Emit(kind, data):
-                self._events.emit(kind, data)
-            case Now(doing):
-                self._events.doing(doing)
-            case ToolHeld(call):
-                self._extension.held(call)
-            case RunStarted():
-                self._idle.clear()
-                if not self._accepted:
-                    self._events.busy()
-            case RunSettled(aborted):
-                if aborted and not self._aborting:  # the person pressed Escape
-                    self._events.emit(ev.ABORT, {"reason": AbortReason.USER.value})
-                self._settle(aborted)
-
-    def _settle(self, aborted: bool) -> None:
-        self._accepted = self._aborting = False
-        self._stamp = self._text = None
-        self._idle.set()
-        self._events.settled(aborted=aborted)
-
     def _settle_lost(self) -> None:
         """Nobody will say it any more."""
-        for output in self._translator.lost():
-            self._tell(output)
-        self._settle(True)
+        self._work.lost()
+        self._work.settle(True)
 
     # ---- the end of the connection ----------------------------------------------------------------
 
@@ -286,7 +227,7 @@ class LinkedPi:
         if reason == "reload":
             self._reloading = asyncio.get_running_loop().call_later(RELOAD_S, self._not_back)
             return
-        if not self._guest and reason in _ELSEWHERE and not self._idle.is_set():
+        if not self._guest and reason in _ELSEWHERE and not self._work.idle.is_set():
             self._settle_lost()  # the conversation is left in the middle of a run
         self._leave(_WHY.get(reason, "Pi was quit"))
 
@@ -309,9 +250,7 @@ class LinkedPi:
 
     def ended(self, reason: str) -> None:
         """For a body of one's own: its process is over."""
-        for output in self._translator.lost():
-            self._tell(output)
-        self._idle.set()
+        self._work.lost()
         if self._closing or self._over:
             return
         if self._started:

@@ -15,6 +15,7 @@ from typing import Any
 
 from loopsup.ports import Doing
 from loopsup.wire import events as ev
+from loopsup_pi.provider_errors import classify
 
 STATUS_KEY = "loopsup"  # of the marks the extension puts into the stream
 REQUEST_MARK = "request"
@@ -248,24 +249,6 @@ _HANDLERS = {
 }
 
 _STOP = {"stop": "stop", "toolUse": "toolUse", "length": "length", "error": "error", "aborted": "aborted"}
-
-# The first match wins; Pi gives the provider's words only ("429: {…}").
-_KINDS = (
-    ("overflow", ("context_length", "context length", "too many tokens", "prompt is too long", "context window")),
-    ("rate_limit", ("429", "rate limit", "rate_limit", "too many requests", "overloaded", "quota")),
-    ("auth", ("401", "403", "api key", "unauthorized", "authentication", "billing")),
-    (
-        "network",
-        ("connection", "network", "timed out", "timeout", "terminated", "fetch failed", "stream ended"),
-    ),
-)
-
-
-def classify(message: str) -> dict[str, Any]:
-    """An error of the vocabulary from the provider's words."""
-    low = message.lower()
-    kind = next((kind for kind, words in _KINDS if any(word in low for word in words)), "other")
-    return {"kind": kind, "message": ev.bounded(message)}
 
 
 def _key(update: Record) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from loopsup.ports import AgentEvents, Capabilities, Conversation, Launch, NotFoundError
+from loopsup.process.executable import find, missing
 from loopsup_pty.agent import PtyAgent
 from loopsup_pty.arguments import Command, parse
 from loopsup_pty.profiles import Profile
@@ -48,11 +48,7 @@ class PtyAdapter:
     def missing(self, command: str | None, env: Mapping[str, str]) -> str | None:
         if importlib.util.find_spec(DRAWING) is None:
             return f"the package {DRAWING} is missing; install it with: pip install 'loopsup[pty]'"
-        wanted = command or next(iter(self._profile.command), None)
-        if wanted is None or find(wanted, Path.cwd(), env) is not None:
-            return None
-        way = f"; install it ({self._profile.install})" if self._profile.install else ""
-        return f"the command {wanted} cannot be executed (not on PATH, or no program){way}"
+        return missing(command or next(iter(self._profile.command), None), env, self._profile.install)
 
     def check_args(self, args: tuple[str, ...], cwd: Path) -> None:
         parse(self._profile, args)
@@ -83,10 +79,3 @@ def command_line(command: Command, launch: Launch) -> list[str]:
     if (path := find(argv[0], launch.cwd, launch.env)) is not None:
         argv[0] = path
     return argv
-
-
-def find(command: str, cwd: Path, env: Mapping[str, str]) -> str | None:
-    """The executable a command names: on the PATH of `env`, or a path that may be relative to `cwd`."""
-    if "/" in command:
-        return shutil.which(str(cwd / command))
-    return shutil.which(command, path=env.get("PATH", ""))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -37,12 +35,11 @@ from loopsup.wire import events as ev
 from loopsup_pty.copilot import CopilotVoice, log_file
 from loopsup_pty.profiles import Profile
 from loopsup_pty.reading import MENU_ROWS, Reading, Seen, still
+from loopsup_pty.server_file import ServerFile
+from loopsup_pty.starting import LOOK_S, until_ready
 from loopsup_pty.voices import ScreenVoice, Voice
 from loopsup_pty.writing import Writer, typeable, unsendable
 
-READY_S = 60.0  # a CLI that unpacks itself at its very first start takes a third of it
-PASTE_S = 10.0  # a prompt that has stood for so long without taking pastes takes none; some load for seconds first
-LOOK_S = 0.1  # between two looks while something moves
 BUSY_S = 1.5  # a program without patterns that has written for so long by itself works
 HAND_S = 1.0  # and this long after a key or a new size it may only be showing that
 FREE_S = 3.0  # a prompt may wait for a redraw to settle
@@ -50,7 +47,6 @@ CARRIER_S = 15.0  # our server is up in a tenth of a second; the program starts 
 TRUSTED_S = 30.0  # a screen that rests for so long is believed, whatever the program's log says
 WAIT_MS = 5_000  # for a person's draft, or a question: each try is two records in the journal
 DECIDING = re.compile(r"\bloopsup[\"']?\s+control\b")  # on a busy machine it runs for seconds, and nothing is shown
-LAST_ROWS = 3  # of the screen, in the words about an end
 
 
 class _Run:
@@ -70,7 +66,7 @@ class PtyAgent:
         self._launch = launch
         self._events = events
         self._name = Path(self._argv[0]).name
-        self._server_file = launch.run_dir / f"mcp-{launch.session_id}.json"  # private: it holds a token
+        self._server = ServerFile(launch) if profile.mcp is not None else None
         self._loop = asyncio.get_running_loop()
         self._stage: Stage | None = None
         self._child: TerminalChild | None = None
@@ -107,7 +103,8 @@ class PtyAgent:
             self._stage, self._reading, lambda: self.pid is not None, self._voice.took, self._hint()
         )
         carried = {} if launch.carrier is None else launch.carrier.env
-        self._write_server()
+        if self._server is not None:
+            self._server.write()
         try:
             self._child = await self._stage.spawn(self._argv, cwd=launch.cwd, env={**launch.env, **carried})
         except (FileNotFoundError, PermissionError) as error:
@@ -118,7 +115,7 @@ class PtyAgent:
         except OSError as error:
             raise AgentUnableError(f"the program could not be started ({self._argv[0]}): {error}") from error
         self._tasks.append(asyncio.create_task(self._until_exit(self._child)))
-        await self._until_ready()
+        await until_ready(self._name, self._reading, self._stage, lambda: self.pid is not None, self._ended)
         await self._offered()
         self._reading.rested()
         self._up = True
@@ -137,18 +134,6 @@ class PtyAgent:
         """How to be understood better, where the user can."""
         return "" if self._profile.command else "; --busy, --quiet and --empty (before the command) say how to tell"
 
-    def _write_server(self) -> None:
-        """The configuration of our server, for a program that takes it from a file; removed by `close`."""
-        carrier = self._launch.carrier
-        if self._profile.mcp is None or carrier is None:
-            return
-        server = {"type": "local", "command": carrier.command, "args": list(carrier.args), "tools": ["*"]}
-        text = json.dumps({"mcpServers": {carrier.name: {**server, "env": dict(carrier.env)}}})
-        file = self._server_file
-        file.unlink(missing_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as out:
-            out.write(text)
-
     async def _offered(self) -> None:
         """The model has the tool. AgentUnableError."""
         if self._profile.mcp is None or self._launch.carrier is None:
@@ -157,46 +142,15 @@ class PtyAgent:
         if problem is not None:
             raise AgentUnableError(f"{self._name}: {problem}")
 
-    async def _until_ready(self) -> None:
-        """At its prompt, and taking pastes. AgentUnableError, with what is on its screen."""
-        assert self._stage is not None
-        end = self._loop.time() + READY_S
-        idle_since: float | None = None
-        while self._loop.time() < end:
-            if self.pid is None:
-                await asyncio.wait(self._tasks)
-                raise AgentUnableError(f"{self._name} ended at its start: {self._why}")
-            seen = self._reading.look(self._loop.time())
-            if seen is Seen.MENU:
-                raise AgentUnableError(
-                    f"{self._name} asks a question at its start; run it yourself in this directory once and answer "
-                    f"it: {self._shown(MENU_ROWS)}"
-                )
-            if seen is Seen.IDLE and self._stage.modes.bracketed_paste:
-                return
-            idle_since = (idle_since or self._loop.time()) if seen is Seen.IDLE and self._shows() else None
-            if idle_since is not None and self._loop.time() - idle_since >= PASTE_S:
-                raise AgentUnableError(
-                    f"{self._name} does not take pasted text (bracketed paste), so no message can go in safely"
-                )
-            await asyncio.sleep(LOOK_S)
-        raise AgentUnableError(f"{self._name} was not at its prompt within {READY_S:.0f} s: {self._shown()}")
-
-    def _shows(self) -> bool:
-        """There is something on its screen."""
-        assert self._stage is not None
-        return any(line.strip() for line in self._stage.picture.lines())
-
-    def _shown(self, most: int = LAST_ROWS) -> str:
-        """The last rows of its screen, for people."""
-        assert self._stage is not None
-        rows = [" ".join(line.split()) for line in self._stage.picture.lines() if line.strip()]
-        return ev.bounded(" / ".join(rows[-most:]), 500) or "its screen is empty"
+    async def _ended(self) -> str:
+        """Why it did, of a program that has."""
+        await asyncio.wait(self._tasks)
+        return str(self._why)
 
     async def _until_exit(self, child: TerminalChild) -> None:
         reason = await child.wait()
         self.stage.close()
-        told = f"{reason}; its screen: {self._shown()}"
+        told = f"{reason}; its screen: {self._reading.shown()}"
         self._why = told if self._why is None else f"{self._why} ({reason})"
         self._over("the program ended")
         if self._run is not None:
@@ -207,7 +161,8 @@ class PtyAgent:
 
     async def close(self) -> None:
         self._closing = True
-        self._server_file.unlink(missing_ok=True)
+        if self._server is not None:
+            self._server.remove()
         if self._child is not None:
             await self._child.close()
             await asyncio.wait(self._tasks[:1])
@@ -288,7 +243,7 @@ class PtyAgent:
         """No key answers a question; denied (in time) means that the program ends."""
         if allow or question_id != self._question or self._child is None or self._ending is not None:
             return
-        self._why = f"it was ended, as nobody answered the question on its screen: {self._shown(MENU_ROWS)}"
+        self._why = f"it was ended, as nobody answered the question on its screen: {self._reading.shown(MENU_ROWS)}"
         self._ending = asyncio.create_task(self._child.close())
 
     async def mark(self, marker: Marker) -> None:

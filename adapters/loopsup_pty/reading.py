@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from loopsup.terminal.stage import Stage
+from loopsup.wire import events as ev
 from loopsup_pty.profiles import MENU, NUMBERED, SETTLE_S, Profile, pattern
 
 MENU_S = 0.5  # a question stands still; words that scroll by do not
 _TICKING = re.compile(r"[0-9]+|[^\w\s]")  # clocks, counters, spinners: what moves without anything happening
-
-
 MENU_ROWS = 15  # a question with its answers
+LAST_ROWS = 3  # of the screen, in the words about an end
 _NO_WORD = re.compile(r"[\W_]+")
 _FRAME = " \t│┃║|>❯›▌"  # what stands around a row of a message
 
@@ -118,6 +118,15 @@ class Reading:
     def question(self) -> str:
         """The words on the screen around a question."""
         return "\n".join(line for line in self.stage.picture.lines() if line.strip())
+
+    def drawn(self) -> bool:
+        """There is something on the screen."""
+        return any(line.strip() for line in self.stage.picture.lines())
+
+    def shown(self, most: int = LAST_ROWS) -> str:
+        """The last rows of the screen, for people."""
+        rows = [" ".join(line.split()) for line in self.stage.picture.lines() if line.strip()]
+        return ev.bounded(" / ".join(rows[-most:]), 500) or "its screen is empty"
 
     # ---- the input line ---------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "tick": "tick",
         "install-timer": "install_timer",
         "ls": "ls",
+        "top": "top",
+        "report": "report",
         "forget": "forget",
         "agents": "agents",
         "doctor": "doctor",
@@ -175,7 +177,7 @@ def build(verb: str | None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "terminal_width": help_width()},
         help="Keep a coding-agent CLI on one objective until it is reached, has failed, is blocked or out of budget.",
     )
-    app.callback()(top)
+    app.callback()(before_any_verb)
     for name in VERBS if verb is None else (verb,):
         module = importlib.import_module(f"loopsup.cli.{VERBS[name]}")
         epilog = getattr(module, "EPILOG", None)
@@ -197,7 +199,7 @@ def show_version(asked: bool) -> None:
         raise typer.Exit(EXIT_DONE)
 
 
-def top(
+def before_any_verb(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
+from loopsup.cli.headline import headline
 from loopsup.cli.render import one_line
-from loopsup.cli.status_words import headline, recovery_words
+from loopsup.cli.status_words import recovery_words
 
 LEAVING = "Enter sends a message · Ctrl-C or /quit leaves, the loop goes on"
 AFTER = "Enter sends a message · Ctrl-C or /quit leaves"

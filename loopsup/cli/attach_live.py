@@ -2,7 +2,7 @@
 
 Rules: nothing here changes the loop by itself, and leaving never stops it; what is typed is said, or answers the
 question that is shown. The terminal is given back as it was, however this ends (a signal, a supervisor that died);
-only a KILL of this very process cannot be seen to. prompt_toolkit is imported by this module alone.
+only a KILL of this very process cannot be seen to.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TextIO, cast
 
 from prompt_toolkit.application import Application
@@ -137,7 +138,7 @@ class _View:
             await self._news.wait()
             self._news.clear()
             if text := self.above.take():
-                await run_in_terminal(lambda text=text: render.write(text, end="", flush=True))  # type: ignore[misc]
+                await run_in_terminal(partial(render.write, text, end="", flush=True))
             self._app.invalidate()
             await asyncio.sleep(PAINT_S)
 
@@ -193,7 +194,7 @@ class _View:
             self._leave(signal.SIGINT)
             return
         if isinstance(request, Hint):
-            self.above.line(f"loopsup: {request.text}")
+            self._tell(request.text)
             return
         async with self._saying:
             try:
@@ -201,4 +202,7 @@ class _View:
                 told = (await asyncio.to_thread(client.request, path, request)).message
             except LoopsupError as error:
                 told = f"not sent: {error.message}"
-        self.above.line(f"loopsup: {render.safe(told)}")
+        self._tell(render.safe(told))
+
+    def _tell(self, sentence: str) -> None:
+        self.above.line(render.sentences(f"loopsup: {sentence}", sys.stdout))

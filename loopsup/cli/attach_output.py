@@ -21,6 +21,8 @@ MOST = 1024 * 1024  # characters that wait for the terminal; a screen shows a fe
 class Above(io.TextIOBase):
     """A text stream for `Screen`, for a terminal that has an input line below it."""
 
+    encoding = "utf-8"
+
     def __init__(self, news: Callable[[], None]) -> None:
         self._news = news  # called by whoever writes, in its own thread
         self._cond = threading.Condition(threading.RLock())
@@ -29,10 +31,6 @@ class Above(io.TextIOBase):
         self._parts: list[str] = []  # of the line that is not finished
         self._length = 0  # of all of them
         self._closing = False
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return "utf-8"
 
     def isatty(self) -> bool:
         return True

@@ -51,6 +51,7 @@ class IterationRow:
     reminder: bool = False
     failed_tries: int = 0
     summary: str = ""
+    evidence: str = ""
     recoveries: tuple[Recovered, ...] = ()
 
 
@@ -206,6 +207,7 @@ class _Builder:
             reminder=row.reminder and not (decided and prompts == 1),
             failed_tries=row.failed_tries + (outcome == NOT_DELIVERED),
             summary=summary,
+            evidence="" if flight.decision is None else flight.decision.evidence,
         )
 
 

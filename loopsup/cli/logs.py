@@ -7,7 +7,6 @@ error. `-f` keeps the session open, as every follower does.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,22 +66,15 @@ class Reader:
     def after(self, seq: int) -> Iterator[dict[str, Any]]:
         """The stored events with a number above `seq`."""
         from loopsup.store import eventlog
-        from loopsup.store.files import lines_forwards, open_private, storage_error
+        from loopsup.store.files import from_start
 
-        path = self._folder / eventlog.NAME
         self.damaged = 0
-        try:
-            with os.fdopen(open_private(path, os.O_RDONLY), "rb") as file:
-                for _, line in lines_forwards(file):
-                    event = decoded(line)
-                    if event is None:
-                        self.damaged += 1
-                    elif event["seq"] > seq:
-                        yield event
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_error("cannot read", path, error) from error
+        for _, line in from_start(self._folder / eventlog.NAME):
+            event = decoded(line)
+            if event is None:
+                self.damaged += 1
+            elif event["seq"] > seq:
+                yield event
 
     def tell_damage(self) -> None:
         if self.damaged:

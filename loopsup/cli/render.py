@@ -3,7 +3,7 @@
 Rules: whatever came from an agent passes `safe` before it is shown, so that nothing it wrote can move the
 cursor, recolour, retitle, reorder or hide text; agent text is always indented, so that no line of it can be
 taken for one of ours, which begin in the first column. Colour only on a terminal, never with NO_COLOR set.
-The sentences themselves are in `status_words.py` and `event_words.py`.
+The sentences themselves are in `headline.py`, `status_words.py` and `event_words.py`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def terminal_width() -> int:
 def real_width(stream: TextIO | None = None) -> int | None:
     """Columns of the terminal that `stream` (else standard output) is; None where it is none, or does not say."""
     try:
-        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]
+        return os.get_terminal_size((stream or sys.__stdout__).fileno()).columns or None  # type: ignore[union-attr]  # None is an AttributeError
     except (AttributeError, ValueError, OSError):
         return None
 
@@ -144,8 +144,12 @@ def sentences(text: str, stream: TextIO) -> str:
     width = real_width(stream)
     if width is None:
         return text
-    lines = encodable(text, stream).split("\n")
-    return "\n".join(row for line in lines for row in wrap(line, max(width, MIN_WIDTH), after=INDENT))
+    rows: list[str] = []
+    for line in encodable(text, stream).split("\n"):
+        words = line.lstrip(" ")
+        before = line[: min(len(line) - len(words), width // 2)]
+        rows += [before + row for row in wrap(words, max(width - len(before), MIN_WIDTH), after=INDENT)]
+    return "\n".join(rows)
 
 
 def colour_wanted(stream: TextIO, env: Mapping[str, str] = os.environ) -> bool:

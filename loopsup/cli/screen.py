@@ -16,8 +16,8 @@ from typing import Any, Protocol, TextIO
 
 from loopsup.cli import render
 from loopsup.cli.event_words import colour_of
+from loopsup.cli.headline import headline, wrapped
 from loopsup.cli.rows import Rows
-from loopsup.cli.status_words import headline, wrapped
 from loopsup.wire import events as ev
 
 ACTIVE = frozenset({"waiting", "queued", "running"})

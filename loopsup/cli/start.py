@@ -13,6 +13,7 @@ import typer
 from loopsup.cli import objective, starting
 from loopsup.cli.common import TAIL, SessionOption, here, note, show_result, show_status, warn
 from loopsup.cli.continuity_options import ContinuityOption, MaxResumesOption, StreamDelayOption, said
+from loopsup.cli.headline import ENDED
 from loopsup.cli.policy_options import (
     AfterOption,
     EveryOption,
@@ -27,7 +28,6 @@ from loopsup.cli.policy_options import (
     with_defaults,
 )
 from loopsup.cli.selection import Session
-from loopsup.cli.status_words import ENDED
 from loopsup.cli.wait import exit_code
 from loopsup.core.model import Driver
 from loopsup.core.policy import check

@@ -28,7 +28,7 @@ def all_open() -> bool:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
     if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (it stays open)
     return sys.stdout is not None
 
 

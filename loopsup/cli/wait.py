@@ -67,6 +67,8 @@ def _until_it_rests(session: Session, timeout_s: float | None) -> Mapping[str, A
         if left_s is not None and left_s <= 0:
             raise WaitTimeoutError(TIME_IS_UP)
         status = _once(session, left_s)
+        if status is None:
+            continue
         loop = status["loop"]
         if loop is None or loop["state"] not in ACTIVE:
             return status
@@ -97,16 +99,17 @@ def offline_status(session: Session) -> Mapping[str, Any]:
     return offline.status(session.refreshed())
 
 
-def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any]:
+def _once(session: Session, timeout_s: float | None) -> Mapping[str, Any] | None:
+    """How the loop stands once it rests, or its supervisor went; None: the supervisor went and came back."""
     try:
         response = acting.ask(session, Request("wait"), timeout_s)
     except client.UnreachableError:
         raise
     except client.NoAnswerError as error:
         raise WaitTimeoutError(TIME_IS_UP) from error
-    except SupervisorGoneError:
-        if session.alive():
-            raise
+    except client.WentAwayError:  # it closes just now, and holds the lock to the last; or it is being restarted
+        if _restarted(session):
+            return None
         response = None
     if response is None or response.status is None:
         return offline_status(session)

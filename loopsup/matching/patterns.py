@@ -136,7 +136,7 @@ class _Alone:
     def __init__(self, pattern: Pattern) -> None:
         self._pattern = pattern
 
-    def Match(self, text: str) -> list[int]:  # noqa: N802
+    def Match(self, text: str) -> list[int]:  # noqa: N802 (the name is RE2's)
         return [0] if self._pattern.search(text) is not None else []
 
 

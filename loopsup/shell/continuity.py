@@ -151,7 +151,7 @@ class Recovery:
         self._resolve(NOTHING)  # whoever asked before has been forgotten by the agent
         end: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
         self._end = end
-        self._host.on_doing(Doing.BACKOFF)  # nobody is silent here
+        self._host.hearing.doing(Doing.BACKOFF)  # nobody is silent here
         self._tell(wait.kind, wait.attempt, wait.wait_ms, wait.of, wait.until.wall)
         try:
             return await end
@@ -269,7 +269,7 @@ class Recovery:
         if self._shown is not None:
             self._shown = replace(self._shown, until=None)
         if end is not None and not end.done():
-            self._host.on_doing(Doing.NOTHING)
+            self._host.hearing.doing(Doing.NOTHING)
             end.set_result(plan)
 
     def _told(self, plan: Plan) -> bool:

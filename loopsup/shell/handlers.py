@@ -290,7 +290,7 @@ class Handlers:
     async def _decide(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         host = self._supervisor.host
         host.slot.carriers.check(args.get("token"))
-        verdict = host.on_carried(args.get("arguments"))
+        verdict = host.hearing.carried(args.get("arguments"))
         if not verdict.accepted:
             raise RefusedError(verdict.message)
         return verdict.message, ()

@@ -1,16 +1,15 @@
 """The agent of a session: brought up when something is to be said to it, one prompt at a time.
 
 Rules. A user message goes before a prompt of the loop. A prompt whose fate nobody knows is never sent
-again: the agent is ended instead. Every turn_start gets its turn_end, also when the agent dies. Reports of
-an agent that was ended are ignored (`AgentLink`).
+again: the agent is ended instead. Reports of an agent that was ended are ignored (`AgentLink`); what comes of
+the others is in hearing.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -21,31 +20,25 @@ from loopsup.errors import LoopsupError
 from loopsup.ports import (
     Accepted,
     AgentStarted,
-    Conversation,
-    DecisionCall,
-    Doing,
     Handover,
     Origin,
     Prompt,
     Refused,
     Stamp,
-    ToolCall,
-    ToolVerdict,
     Unknown,
-    Verdict,
 )
 from loopsup.shell.continuity import Recovery
 from loopsup.shell.desk import Desk
+from loopsup.shell.hearing import Hearing
 from loopsup.shell.link import AgentLink
 from loopsup.shell.outbox import Outbox
 from loopsup.shell.questions import Questions
 from loopsup.shell.rules import REQUESTS, StreamRules
-from loopsup.shell.run import Message, Run, account, fail, reminder, resolve
+from loopsup.shell.run import Message, Run, fail
 from loopsup.shell.slot import AgentSlot
 from loopsup.shell.watching import Watch
 from loopsup.wire import events as words
 
-LOOP_CONTROL = "loop_control"
 CLOSE_SETTLE_S = 5.0  # an aborted turn settles at once; the ladder follows
 
 
@@ -63,17 +56,18 @@ class AgentHost:
     ) -> None:
         self.slot = slot
         self.run: Run | None = None
-        self._prompted: Stamp | None = None
-        self._desk = desk
-        self._questions = questions
+        self.prompted: Stamp | None = None  # of the newest prompt, also after it has settled
+        self.desk = desk
+        self.questions = questions
         self._clock = clock
         self.watch = Watch(clock, questions, silence_ms, slot.capabilities.terminate_on_tool)
         self._spawn = spawn
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
-        self._outbox = Outbox(self, clock)
+        self.outbox = Outbox(self, clock)
         self._quiet = asyncio.Event()  # set while no run is in flight
         self._quiet.set()
+        self.hearing = Hearing(self, clock)
         self.recovery = Recovery(self, clock)
         self.rules = StreamRules(self, clock)
 
@@ -82,12 +76,12 @@ class AgentHost:
     @property
     def working(self) -> bool:
         """A turn is in execution, or something is on its way to one."""
-        return self.run is not None or self._starting is not None or bool(self._outbox)
+        return self.run is not None or self._starting is not None or bool(self.outbox)
 
     @property
     def idle(self) -> bool:
         """Whether a prompt of the loop can be handed over now."""
-        return self.slot.up and self.run is None and not self._outbox and not self._closing
+        return self.slot.up and self.run is None and not self.outbox and not self._closing
 
     @property
     def closing(self) -> bool:
@@ -96,7 +90,7 @@ class AgentHost:
     @property
     def unsaid(self) -> bool:
         """A user's message waits for its turn."""
-        return bool(self._outbox)
+        return bool(self.outbox)
 
     def quiet(self, now: Moment, ms: int) -> bool:
         """A turn outside the loop is in flight that nothing was heard of for this long; a wait is no silence."""
@@ -114,7 +108,7 @@ class AgentHost:
         """Bring the agent up. AgentUnableError in its own words."""
         started = await self.slot.start(AgentLink(self))
         self.watch.sign()
-        self._desk.came_up(started)
+        self.desk.came_up(started)
         return started
 
     async def _start_for_later(self) -> None:
@@ -122,8 +116,8 @@ class AgentHost:
             await self.start()
         except LoopsupError as error:
             self._starting = None
-            self._outbox.fail(error)
-            self._desk.start_failed(error.message)
+            self.outbox.fail(error)
+            self.desk.start_failed(error.message)
         else:
             self._starting = None
             self.pump()
@@ -135,8 +129,8 @@ class AgentHost:
         if self.run is not None:
             return Refused("the agent is working", busy=True)
         said = {"messageId": prompt.message_id, "origin": prompt.origin.value, "text": prompt.text}
-        run = self._take(Run(stamp=prompt.stamp, unsaid=said))
-        self._prompted = prompt.stamp
+        run = self.take(Run(stamp=prompt.stamp, unsaid=said))
+        self.prompted = prompt.stamp
         if message is not None:
             run.waiter, run.reminders = message.waiter, message.reminders
         if fresh:
@@ -154,21 +148,21 @@ class AgentHost:
             case Accepted():
                 self.told(run)
             case Refused():
-                self._let_go()
+                self.let_go()
             case Unknown(reason):
                 await self.end_agent(f"{UNKNOWN_ARRIVAL} ({reason})")
         return result
 
     def say(self, message: Message) -> None:
         """Queue a user's message; it goes out as soon as the agent is idle."""
-        self._outbox.add(message)
+        self.outbox.add(message)
         self.recovery.leave("a message came in")
         self.pump()
 
     def pump(self) -> None:
         """Deliver the next user message, or tell that the agent is idle."""
-        if not self._outbox.offer():
-            self._desk.ready()
+        if not self.outbox.offer():
+            self.desk.ready()
 
     async def abort(self, reason: AbortReason) -> bool:
         """End the response in flight; False if there is none."""
@@ -178,7 +172,7 @@ class AgentHost:
         if run.aborted is None:
             run.aborted = reason
         if self.rules.resting:  # nothing is in flight: the run ends here
-            self._desk.publish(words.ABORT, {"reason": reason.value}, iteration=run.iteration)
+            self.desk.publish(words.ABORT, {"reason": reason.value}, iteration=run.iteration)
             self.rules.cancel(f"the response was aborted ({reason})")
             return True
         self.rules.cancel(f"the response was aborted ({reason})")
@@ -189,19 +183,19 @@ class AgentHost:
 
     async def answer(self, question_id: str | None, allow: bool, by: str, text: str) -> str | None:
         """Answer a pending question; its id, None if there is no such question."""
-        question = self._questions.take(question_id)
+        question = self.questions.take(question_id)
         if question is None:
             return None
         outcome = "allowed" if allow else "denied"
-        self._desk.publish(words.PERMISSION_COMPLETED, {"id": question.id, "outcome": outcome, "by": by})
+        self.desk.publish(words.PERMISSION_COMPLETED, {"id": question.id, "outcome": outcome, "by": by})
         await self.slot.answer(question.id, allow, text)
-        self._desk.ready()
+        self.desk.ready()
         return question.id
 
     async def close(self, reason: AbortReason) -> None:
         """End the response in flight, then the agent; nothing is reported any more."""
         self._closing = True
-        self._outbox.fail(LoopsupError("the session was closed"))
+        self.outbox.fail(LoopsupError("the session was closed"))
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -209,7 +203,7 @@ class AgentHost:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_SETTLE_S)
         await self.slot.empty(for_good=True)
-        if (run := self._let_go()) is not None:  # it was asked to settle and did not
+        if (run := self.let_go()) is not None:  # it was asked to settle and did not
             self.close_turn(run, "aborted")
             fail(run.waiter, LoopsupError("the session was closed"))
 
@@ -218,28 +212,28 @@ class AgentHost:
     def due(self) -> int | None:
         """The next monotonic instant at which `tick` has something to do."""
         run = self.run
-        found = [self._questions.due(), self.recovery.due(self._clock.now()), self.rules.due()]
+        found = [self.questions.due(), self.recovery.due(self._clock.now()), self.rules.due()]
         if run is not None and self.slot.up:
             found.append(self.watch.due(run))
-        found.append(self._outbox.due())
+        found.append(self.outbox.due())
         return min((at for at in found if at is not None), default=None)
 
     def tick(self, now: Moment) -> None:
         """Watch over the run in flight and over questions nobody answers. Never waits for the agent."""
-        for question in self._questions.expired(now.mono):
+        for question in self.questions.expired(now.mono):
             self._spawn(self._deny(question.id))
         self.recovery.tick(now)
         self.rules.tick(now)
         run = self.run
         if run is None:
-            self._outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
+            self.outbox.offer()  # and no news of it: that would bring the next tick at once, for ever
         elif self.watch.ignored(run, now):
             run.abort_asked = None
             self._spawn(self.end_agent("it did not end its response when it was asked to"))
         elif (reason := self.watch.cut(run, now)) is not None:
             if reason is AbortReason.WATCHDOG:
                 told = "the agent has been silent for too long; its response is aborted"
-                self._desk.publish(words.LOOP_NOTICE, {"message": told})
+                self.desk.publish(words.LOOP_NOTICE, {"message": told})
             run.aborted = reason
             self._spawn(self.end(run, reason))
 
@@ -249,116 +243,19 @@ class AgentHost:
             await self.abort(reason)
 
     async def _deny(self, question_id: str) -> None:
-        await self.answer(question_id, False, "timeout", self._questions.unanswered_text)
-
-    # ---- what the agent reports (through its link) ------------------------------------------------
-
-    def on_emit(self, kind: str, data: Mapping[str, Any], agent_id: str | None) -> None:
-        self.watch.sign()
-        run = self.run
-        ours = run is not None and agent_id is None
-        told = self.rules.calm(kind, data) if ours else data
-        if told is None:
-            return
-        if run is not None:
-            self.told(run)
-            if ours:
-                account(run, kind, told)
-                self.recovery.heard(kind, told)
-        iteration = None if run is None else run.iteration
-        self._desk.publish(kind, told, iteration=iteration, agent_id=agent_id)
-        if ours:
-            self.rules.heard(kind, told)
-
-    def on_doing(self, what: Doing) -> None:
-        self.watch.doing(what)
-
-    def on_busy(self) -> None:
-        if self.run is None:
-            self._take(Run())
-            self.rules.begin(fresh=False)
-            self._desk.ready()
-
-    def on_settled(self, aborted: bool) -> None:
-        if self.run is not None and self.rules.kept:
-            self.rules.rest(self.run)
-            return
-        run = self._let_go()
-        self.watch.rest()
-        self._questions.clear()
-        if run is None:
-            return
-        self.told(run)
-        self.close_turn(run, "aborted" if aborted else "stop")
-        if aborted and run.aborted is None:
-            run.aborted = AbortReason.USER  # somebody inside the agent pressed its own stop
-        self._desk.publish(words.SESSION_IDLE, {"aborted": True} if aborted else {}, iteration=run.iteration)
-        following = reminder(run, str(uuid.uuid4()))
-        if following is not None:
-            self._outbox.add(following)  # behind what a person said meanwhile (P5 before P7)
-        resolve(run)
-        self._desk.settled(run)
-        self.pump()
-
-    def on_decide(self, call: DecisionCall) -> Verdict:
-        against = self.rules.check(ToolCall("", LOOP_CONTROL, call.arguments))
-        if not against.allowed:  # the response is being taken back, and its decision with it (X-02)
-            return Verdict(False, against.reason)
-        verdict = self._desk.decide(call)
-        if verdict.accepted and self.run is not None:
-            self.run.decided = self._clock.now().mono
-            self.rules.decided()
-        return verdict
-
-    def on_tool_call(self, call: ToolCall) -> ToolVerdict:
-        return self.rules.check(call)
-
-    def on_carried(self, arguments: object) -> Verdict:
-        """A decision through the carrier: it belongs to the newest prompt, whatever the model says.
-
-        Also where that seemed to have settled: an agent of which only its screen is known may go on by itself.
-        """
-        return self.on_decide(DecisionCall(self._prompted, arguments))
-
-    def on_lost(self, reason: str) -> None:
-        run = self._let_go()
-        self._prompted = None
-        self.slot.forget()
-        self.watch.rest()
-        self._questions.clear()
-        self._desk.publish(words.SESSION_ERROR, {"kind": "agent_lost", "message": f"the agent ended: {reason}"})
-        if run is not None:
-            self.close_turn(run, "error")
-            self._desk.publish(words.SESSION_IDLE, {}, iteration=run.iteration)
-            fail(run.waiter, LoopsupError(f"the agent ended: {reason}"))
-            self._desk.agent_lost(run, reason)
-        self.pump()
-
-    async def on_moved(self, conversation: Conversation) -> None:
-        """The process serves another conversation now: ours is resumed by a new one when it is needed."""
-        told = f"the agent moved to another conversation ({conversation.id}); this session keeps its own"
-        self._desk.publish(words.LOOP_NOTICE, {"message": told})
-        await self.end_agent("it moved to another conversation")
-
-    @property
-    def questions(self) -> Questions:
-        return self._questions
-
-    @property
-    def desk(self) -> Desk:
-        return self._desk
+        await self.answer(question_id, False, "timeout", self.questions.unanswered_text)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._spawn(work)
 
     # ---- inside -----------------------------------------------------------------------------------
 
-    def _take(self, run: Run) -> Run:
+    def take(self, run: Run) -> Run:
         self.run = run
         self._quiet.clear()
         return run
 
-    def _let_go(self) -> Run | None:
+    def let_go(self) -> Run | None:
         run, self.run = self.run, None
         self.recovery.settled()
         self.rules.over("the run has ended")
@@ -369,16 +266,16 @@ class AgentHost:
         """The prompt has provably arrived."""
         if run.unsaid is not None:
             said, run.unsaid = run.unsaid, None
-            self._desk.publish(words.USER_MESSAGE, said, iteration=run.iteration)
+            self.desk.publish(words.USER_MESSAGE, said, iteration=run.iteration)
 
     def close_turn(self, run: Run, reason: str) -> None:
         """Every turn gets its end."""
         if run.open_turn is not None:
             data = {"turnId": run.open_turn, "stopReason": reason}
             run.open_turn = None
-            self._desk.publish(words.TURN_END, data, iteration=run.iteration)
+            self.desk.publish(words.TURN_END, data, iteration=run.iteration)
 
     async def end_agent(self, reason: str) -> None:
         """End the process: what it was doing is lost."""
         await self.slot.empty()
-        self.on_lost(reason)
+        self.hearing.lost(reason)

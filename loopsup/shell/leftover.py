@@ -96,7 +96,7 @@ async def end_all(family: set[psutil.Process]) -> bool:
                 member.send_signal(number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                while any(map(alive, family)):  # noqa: ASYNC110
+                while any(map(alive, family)):  # noqa: ASYNC110 (no event tells it)
                     await asyncio.sleep(POLL_S)
                 return True
     return False

@@ -36,29 +36,29 @@ class AgentLink(AgentEvents):
 
     def emit(self, kind: str, data: Mapping[str, Any], *, agent_id: str | None = None) -> None:
         if self._host is not None:
-            self._host.on_emit(kind, data, agent_id)
+            self._host.hearing.emit(kind, data, agent_id)
 
     def doing(self, what: Doing) -> None:
         if self._host is not None:
-            self._host.on_doing(what)
+            self._host.hearing.doing(what)
 
     def settled(self, *, aborted: bool) -> None:
         if self._host is not None:
-            self._host.on_settled(aborted)
+            self._host.hearing.settled(aborted)
 
     def busy(self) -> None:
         if self._host is not None:
-            self._host.on_busy()
+            self._host.hearing.busy()
 
     async def decide(self, call: DecisionCall) -> Verdict:
         if self._host is None:
             return Verdict(False, "the supervisor has let go of this agent; end your turn")
-        return self._host.on_decide(call)
+        return self._host.hearing.decide(call)
 
     async def tool_call(self, call: ToolCall) -> ToolVerdict:
         if self._host is None:
             return ToolVerdict(False, "the supervisor has let go of this agent; end your turn", ends=True)
-        return self._host.on_tool_call(call)
+        return self._host.hearing.tool_call(call)
 
     async def interrupted(self, turn: Interruption) -> Plan:
         return NOTHING if self._host is None else await self._host.recovery.interrupted(turn)
@@ -81,7 +81,7 @@ class AgentLink(AgentEvents):
 
     def moved(self, conversation: Conversation) -> None:
         if self._host is not None:
-            self._host.spawn(self._host.on_moved(conversation))
+            self._host.spawn(self._host.hearing.moved(conversation))
 
     async def command(self, line: str) -> Answer:
         if self._host is None:
@@ -95,4 +95,4 @@ class AgentLink(AgentEvents):
     def lost(self, reason: str) -> None:
         host, self._host = self._host, None
         if host is not None:
-            host.on_lost(reason)
+            host.hearing.lost(reason)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,32 +19,31 @@ from loopsup import __version__, registry
 from loopsup.clock import quickness, supervisors_clock
 from loopsup.core.model import Loop, Paused
 from loopsup.core.reaper import IDLE_TTL_MS, Reaping, grace_ms
-from loopsup.errors import EXIT_DONE, WAIT_EXIT, LoopsupError, StorageError, SupervisorGoneError
-from loopsup.ports import Adapter, AgentStarted, Conversation, Permissions
-from loopsup.ports import Launch as AgentLaunch
+from loopsup.errors import EXIT_DONE, WAIT_EXIT, StorageError, SupervisorGoneError
+from loopsup.ports import Adapter, AgentStarted
 from loopsup.shell import leftover, reload
 from loopsup.shell.cap import enforce
 from loopsup.shell.control import ControlServer
 from loopsup.shell.handlers import Handlers
 from loopsup.shell.keeper import Keeper
+from loopsup.shell.launching import Launching, permissions
 from loopsup.shell.log import LogFile
+from loopsup.shell.mending import Mender
 from loopsup.shell.supervisor import RELOAD, Supervisor
-from loopsup.store.config import Config, ReaperConfig, load_config
-from loopsup.store.envfile import load_env_file
+from loopsup.store.config import ReaperConfig, load_config
 from loopsup.store.eventlog import EventWriter, recount
 from loopsup.store.folders import move_beside, remove
 from loopsup.store.home import Home, find_home
-from loopsup.store.identity import Identity, load_identity, save_identity
+from loopsup.store.identity import load_identity, save_identity
 from loopsup.store.journal import JournalAppender
 from loopsup.store.limits import SharedLimits
 from loopsup.store.lock import SessionLock
 from loopsup.wire import events as words
-from loopsup.wire.control import AGENT_MARK, SOCKET_VARIABLE, TOKEN_VARIABLE, Launch, Response
+from loopsup.wire.control import Launch, Response
 
 # The second is the name such a grace has elsewhere; whoever set it there means the same here (D-31).
 GRACE_VARIABLES = ("LOOPSUP_ORPHAN_REAP_GRACE_S", "HERMES_TUI_WS_ORPHAN_REAP_GRACE_S")
 SHORTEST_RECHECK_S = 0.02  # under a clock that runs faster; 50 looks a second cost a few percent of a core
-MEND_RETRY_MS = 1000  # a socket that cannot be made again is tried this often, not at every turn
 
 
 def supervise(
@@ -127,7 +125,7 @@ class _Session:
             await server.stop()
             self._forget(new)
             raise
-        supervisor.maintain = _Maintenance(server, supervisor)
+        supervisor.maintain = Mender(server, supervisor)
         supervisor.vacancy.maintain = self._enforce_cap(supervisor)
         response = await self._first(supervisor)
         if new and response.error is not None:
@@ -155,8 +153,8 @@ class _Session:
             self._identity,
             self._folder,
             self._adapter,
-            self._agent_launch,
-            _permissions(self._config, allow_all),
+            Launching(self._config, os.environ, self._write, self._invite),
+            permissions(self._config, allow_all),
             self._config.silence_timeout,
             self._clock,
             os.getpid(),
@@ -166,6 +164,10 @@ class _Session:
         supervisor.vacancy.settings = _reaping(self._config.reaper, os.environ)
         supervisor.recheck_s = max(SHORTEST_RECHECK_S, supervisor.recheck_s / quickness(os.environ))
         return supervisor
+
+    def _write(self, line: str) -> None:
+        """Into the log where it is now: it moves with the folder."""
+        self._log.write(line)
 
     def _enforce_cap(self, supervisor: Supervisor) -> Callable[[], None]:
         def ask_own() -> bool:
@@ -184,28 +186,6 @@ class _Session:
         if self._launch.first is None:
             return Response(supervisor.status())
         return await Handlers(supervisor).handle(self._launch.first)
-
-    def _agent_launch(self, supervisor: Supervisor) -> AgentLaunch:
-        who = supervisor.identity
-        return AgentLaunch(
-            session_id=who.id,
-            resume=_conversation(who),
-            cwd=Path(who.cwd),
-            command=who.command,
-            args=who.args,
-            env={**agent_environment(os.environ, who.name, self._env_file()), leftover.MARK: who.id},
-            state_dir=supervisor.folder,
-            run_dir=Path(who.socket).parent,
-            permissions=supervisor.permissions,
-            log=self._log.write,
-            hold_tools=supervisor.host.rules.active,
-            invite=self._invite,
-        )
-
-    def _env_file(self) -> Mapping[str, str]:
-        """Read at each start of the agent, so that a new key is taken up."""
-        path = self._config.agent(self._identity.agent).env_file
-        return {} if path is None else load_env_file(Path(path))
 
     def _place(self, started: AgentStarted, supervisor: Supervisor) -> None:
         """Now that the agent's own session is known, the folder goes beside it."""
@@ -261,60 +241,9 @@ async def _bring_up(supervisor: Supervisor) -> AgentStarted:
         asked.cancel()
 
 
-class _Maintenance:
-    """Makes a vanished socket again, within one turn of the timer."""
-
-    def __init__(self, server: ControlServer, supervisor: Supervisor) -> None:
-        self._server = server
-        self._supervisor = supervisor
-        self._mending = False
-        self._told = ""
-        self._not_before = 0
-
-    def __call__(self) -> None:
-        now = self._supervisor.clock.now().mono
-        if not self._mending and now >= self._not_before and self._server.vanished:
-            self._mending = True
-            self._not_before = now + MEND_RETRY_MS
-            self._supervisor.spawn(self._mend())
-
-    async def _mend(self) -> None:
-        try:
-            await self._server.restart()
-            if self._supervisor.note == self._told:
-                self._supervisor.note = None
-        except LoopsupError as error:
-            self._told = self._supervisor.note = error.message
-        finally:
-            self._mending = False
-
-
-def agent_environment(env: Mapping[str, str], session: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """The agent's environment: the shell's, the env_file's, our marks, and `loopsup` first on its PATH."""
-    out = {**env, **extra, AGENT_MARK: "1", "LOOPSUP_SESSION": session}
-    for variable in (SOCKET_VARIABLE, TOKEN_VARIABLE):  # of an agent that runs loopsup itself
-        out.pop(variable, None)
-    scripts = Path(sysconfig.get_path("scripts"))
-    if (scripts / "loopsup").exists():
-        out["PATH"] = os.pathsep.join(part for part in (str(scripts), out.get("PATH", "")) if part)
-    return out
-
-
-def _permissions(config: Config, allow_all: bool) -> Permissions:
-    given = config.permissions
-    return Permissions(given.mode, given.allow, given.deny, given.timeout, allow_all)
-
-
 def _reaping(given: ReaperConfig, env: Mapping[str, str]) -> Reaping:
     grace = grace_ms((env.get(name) for name in GRACE_VARIABLES), given.orphan_grace_s)
     return Reaping(grace, given.idle_ttl or IDLE_TTL_MS, given.session_cap or 0)
-
-
-def _conversation(who: Identity) -> Conversation | None:
-    if who.agent_session_id is None:
-        return None
-    file = None if who.agent_file is None else Path(who.agent_file)
-    return Conversation(who.agent_session_id, file, Path(who.cwd))
 
 
 def _listen_for_signals(supervisor: Supervisor) -> None:

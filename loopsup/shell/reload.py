@@ -69,4 +69,4 @@ def become(launch: Launch, lock: SessionLock) -> NoReturn:
     argv = [*_command(), "supervise", "--ready-fd", str(nobody), "--lock-fd", str(lock.handed_on())]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(argv[0], argv)  # noqa: S606  no shell is wanted
+    os.execv(argv[0], argv)  # noqa: S606 (no shell is wanted)

@@ -298,7 +298,7 @@ class StreamRules:
         self._rested = self._sent = False
         if run.aborted is None:
             run.aborted = AbortReason.TTSR
-        self._host.on_settled(True)
+        self._host.hearing.settled(True)
 
     def _publish(self, kind: str, data: Mapping[str, Any]) -> None:
         run = self._host.run

@@ -98,6 +98,8 @@ class AgentSlot:
 
     def _prepared(self) -> Launch:
         launch = self._launch()
+        if not launch.cwd.is_dir():  # each adapter would say it in other words, some only of a program
+            raise AgentUnableError(f"the directory the agent works in is not there: {launch.cwd}")
         self._mark = launch.env.get(leftover.MARK)
         return launch if self.capabilities.native_tool else replace(launch, carrier=self.carriers.issue())
 

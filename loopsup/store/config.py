@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopsup.core import durations
 from loopsup.core.limits import MINUTE
 from loopsup.errors import ConfigError
+from loopsup.store import config_values as values
+from loopsup.store.config_values import Check
 from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
 
@@ -151,104 +152,38 @@ def read_text(path: Path, *, must_exist: bool = False) -> str:
 
 # ---- the settings -----------------------------------------------------------------------------------
 
-Check = Callable[[Any], Any]  # a TOML value in, the value kept out; ValueError: what it should be
-
 
 class WrongValueError(ValueError):
     """A known key with a value it cannot have."""
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("text")
-    return value
-
-
-def _hook(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("the absolute path of one executable file; for no hook, leave the line out")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise ValueError('a list of texts, like ["bash", "write"]')
-    return tuple(value)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= 2**53:
-        raise ValueError("a whole number, 0 or more")
-    return value
-
-
-def _count_or_unlimited(value: Any) -> int | str:
-    if value == "unlimited":
-        return "unlimited"
-    try:
-        return _count(value)
-    except ValueError:
-        raise ValueError('a whole number, 0 or more, or "unlimited"') from None
-
-
-def _duration(value: Any) -> int:
-    try:
-        return durations.parse(value) if isinstance(value, str) else durations.parse("")
-    except ValueError:
-        raise ValueError('a duration like "90s", "10m" or "1h30m"') from None
-
-
-def _duration_or_off(value: Any) -> int:
-    if value in ("0", "0s") or (type(value) is int and value == 0):
-        return 0
-    try:
-        return _duration(value)
-    except ValueError:
-        raise ValueError('a duration like "15m", or 0 for off') from None
-
-
-def _one_of(*words: str) -> Check:
-    def check(value: Any) -> str:
-        if value not in words:
-            raise ValueError(" or ".join(f'"{word}"' for word in words))
-        return str(value)
-
-    return check
-
-
 SETTINGS: Mapping[str, Mapping[str, Check]] = {
-    "": {"default_agent": _text, "on_attention": _hook},
-    "agent": {"silence_timeout": _duration_or_off},
-    "envelope": {"language": _one_of("en", "pt")},
+    "": {"default_agent": values.text, "on_attention": values.hook},
+    "agent": {"silence_timeout": values.duration_or_off},
+    "envelope": {"language": values.one_of("en", "pt")},
     "permissions": {
-        "mode": _one_of("ask", "allow", "deny"),
-        "allow": _texts,
-        "deny": _texts,
-        "timeout": _duration,
+        "mode": values.one_of("ask", "allow", "deny"),
+        "allow": values.texts,
+        "deny": values.texts,
+        "timeout": values.duration,
     },
     "ttsr": {
-        "enabled": _flag,
-        "context_mode": _one_of("discard", "keep"),
-        "repeat_mode": _one_of("once", "after-gap"),
-        "repeat_gap": _count,
-        "folders": _texts,
+        "enabled": values.flag,
+        "context_mode": values.one_of("discard", "keep"),
+        "repeat_mode": values.one_of("once", "after-gap"),
+        "repeat_gap": values.count,
+        "folders": values.texts,
     },
     "continuity": {
-        "enabled": _flag,
-        "max_resumes": _count_or_unlimited,
-        "stream_retries": _count,
-        "stream_delay_ms": _count,
-        "guidance": _one_of("seed", "extended"),
+        "enabled": values.flag,
+        "max_resumes": values.count_or_unlimited,
+        "stream_retries": values.count,
+        "stream_delay_ms": values.count,
+        "guidance": values.one_of("seed", "extended"),
     },
-    "reaper": {"orphan_grace_s": _count, "idle_ttl": _duration, "session_cap": _count},
+    "reaper": {"orphan_grace_s": values.count, "idle_ttl": values.duration, "session_cap": values.count},
 }
-AGENT_SETTINGS: Mapping[str, Check] = {"command": _text, "env_file": _text}
+AGENT_SETTINGS: Mapping[str, Check] = {"command": values.text, "env_file": values.text}
 
 
 def _config(table: dict[str, Any], absolute: Callable[[str], str]) -> Config:
@@ -283,7 +218,7 @@ def _agents(table: Any, absolute: Callable[[str], str]) -> dict[str, AgentConfig
     for name in table:
         if not _AGENT_NAME.fullmatch(name):
             raise ValueError(f"{name!a} in [agents] is no name of an agent")
-    settings = {**AGENT_SETTINGS, "env_file": lambda value: absolute(_text(value))}
+    settings = {**AGENT_SETTINGS, "env_file": lambda value: absolute(values.text(value))}
     return {name: AgentConfig(**_section(f"agents.{name}", entry, settings)) for name, entry in table.items()}
 
 

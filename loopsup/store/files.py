@@ -166,6 +166,42 @@ class LineFile:
         os.close(self._fd)
 
 
+def from_end(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """The lines of a private file, newest first, as of `lines_backwards`; none without a file. StorageError."""
+    fd = open_to_read(path)
+    if fd is None:
+        return
+    try:
+        for offset, line, _ in lines_backwards(fd):
+            yield offset, line
+    except OSError as error:
+        raise storage_error("cannot read", path, error) from error
+    finally:
+        os.close(fd)
+
+
+def from_start(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """The lines of a private file, oldest first, as of `lines_forwards`; none without a file. StorageError."""
+    fd = open_to_read(path)
+    if fd is None:
+        return
+    try:
+        with os.fdopen(fd, "rb") as file:
+            yield from lines_forwards(file)
+    except OSError as error:
+        raise storage_error("cannot read", path, error) from error
+
+
+def open_to_read(path: Path) -> int | None:
+    """A descriptor of a private file, None where there is none. StorageError."""
+    try:
+        return open_private(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error("cannot read", path, error) from error
+
+
 def lines_backwards(fd: int, block: int = BLOCK) -> Iterator[tuple[int, bytes | None, bool]]:
     """The lines of a file from its end: (offset, bytes without LF, ended by LF).
 

@@ -19,7 +19,7 @@ from loopsup.errors import StorageError, UsageError
 from loopsup.store.files import storage_error
 
 MAX_SOCKET_PATH = 100  # bytes; the kernel's limit is 108 on Linux and 104 on macOS, NUL included
-SHORT_RUN = "/tmp"  # noqa: S108  where a socket goes whose path would be too long; checked for its owner
+SHORT_RUN = "/tmp"  # noqa: S108 (where a socket goes whose path would be too long; checked for its owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def find_home(env: Mapping[str, str] = os.environ) -> Home:
 
 def user_home(env: Mapping[str, str] = os.environ) -> Path:
     """The user's home directory; a UsageError where nothing names one."""
-    value = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  the other one raises where there is none
+    value = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (the other one raises where there is none)
     if not Path(value).is_absolute():
         raise UsageError("there is no home directory to keep state in; set HOME or LOOPSUP_HOME")
     return Path(value)

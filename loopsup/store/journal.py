@@ -20,15 +20,7 @@ from typing import Self
 
 from loopsup.core.events import Event, TtsrInjection
 from loopsup.core.model import Loop, Moment
-from loopsup.store.files import (
-    MAX_LINE,
-    LineFile,
-    lines_backwards,
-    lines_forwards,
-    open_private,
-    storage_error,
-    write_atomic,
-)
+from loopsup.store.files import MAX_LINE, LineFile, from_end, from_start, open_to_read, write_atomic
 from loopsup.wire.journal import Damaged, Record, UnknownVersion, decode_record, encode_record
 
 NAME = "journal.jsonl"
@@ -70,67 +62,49 @@ class Tail:
 
 def read_tail(folder: Path) -> Tail:
     """The state of the session in `folder`; an empty tail where there is no journal yet. StorageError."""
-    fd = _open(folder)
-    if fd is None:
-        return Tail(None, 1)
-    try:
-        return _tail(fd)
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
-    finally:
-        os.close(fd)
+    last: Record | UnknownVersion | None = None
+    damaged: list[DamagedLine] = []
+    behind = 0
+    for offset, line in from_end(folder / NAME):
+        found = _decoded(line)
+        if isinstance(found, Damaged):
+            if last is None:
+                damaged.append(DamagedLine(offset, found.reason))
+        else:
+            last = found if last is None else last
+            if found.seq is not None:
+                return Tail(last, found.seq + 1 + behind, tuple(damaged))
+        behind += 1
+    return Tail(last, 1 + behind, tuple(damaged))
 
 
 def find_record(folder: Path, loop_id: str, seq: int) -> Record | None:
     """The newest record of this loop with this number: what a marker on a branch stands for."""
-    fd = _open(folder)
-    if fd is None:
-        return None
-    try:
-        for _, line, _ in lines_backwards(fd):
-            found = _decoded(line)
-            if isinstance(found, Record) and found.seq == seq and found.loop is not None and found.loop.id == loop_id:
-                return found
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
-    finally:
-        os.close(fd)
+    for _, line in from_end(folder / NAME):
+        found = _decoded(line)
+        if isinstance(found, Record) and found.seq == seq and found.loop is not None and found.loop.id == loop_id:
+            return found
     return None
 
 
 def injected_rules(folder: Path, upto: int | None = None) -> tuple[str, ...]:
     """The stream rules that have acted, as of the record `upto` (None: the newest). StorageError."""
-    fd = _open(folder)
-    if fd is None:
-        return ()
-    try:
-        for _, line, _ in lines_backwards(fd):
-            if line is None or INJECTION not in line:
-                continue
-            found = _decoded(line)
-            if not isinstance(found, Record) or not isinstance(found.event, TtsrInjection):
-                continue
-            if upto is None or found.seq <= upto:
-                return found.event.injected
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
-    finally:
-        os.close(fd)
+    for _, line in from_end(folder / NAME):
+        if line is None or INJECTION not in line:
+            continue
+        found = _decoded(line)
+        if not isinstance(found, Record) or not isinstance(found.event, TtsrInjection):
+            continue
+        if upto is None or found.seq <= upto:
+            return found.event.injected
     return ()
 
 
 def read_all(folder: Path) -> Iterator[Record | UnknownVersion | DamagedLine]:
     """Every line from the first. Memory is bounded by the longest line. StorageError."""
-    fd = _open(folder)
-    if fd is None:
-        return
-    try:
-        with os.fdopen(fd, "rb") as file:
-            for offset, line in lines_forwards(file):
-                found = _decoded(line)
-                yield DamagedLine(offset, found.reason) if isinstance(found, Damaged) else found
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
+    for offset, line in from_start(folder / NAME):
+        found = _decoded(line)
+        yield DamagedLine(offset, found.reason) if isinstance(found, Damaged) else found
 
 
 class JournalAppender:
@@ -171,39 +145,13 @@ class JournalAppender:
         self.close()
 
 
-def _open(folder: Path) -> int | None:
-    try:
-        return open_private(folder / NAME, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error("cannot read", folder / NAME, error) from error
-
-
-def _tail(fd: int) -> Tail:
-    last: Record | UnknownVersion | None = None
-    damaged: list[DamagedLine] = []
-    behind = 0
-    for offset, line, _ in lines_backwards(fd):
-        found = _decoded(line)
-        if isinstance(found, Damaged):
-            if last is None:
-                damaged.append(DamagedLine(offset, found.reason))
-        else:
-            last = found if last is None else last
-            if found.seq is not None:
-                return Tail(last, found.seq + 1 + behind, tuple(damaged))
-        behind += 1
-    return Tail(last, 1 + behind, tuple(damaged))
-
-
 def _decoded(line: bytes | None) -> Record | UnknownVersion | Damaged:
     return _TOO_LONG if line is None else decode_record(line)
 
 
 def _keep_evidence(folder: Path, start: int) -> None:
     """Copy an unfinished last line away, unless it is a whole record that only lacks its line end."""
-    fd = _open(folder)
+    fd = open_to_read(folder / NAME)
     assert fd is not None
     with os.fdopen(fd, "rb") as file:
         file.seek(start)

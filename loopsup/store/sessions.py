@@ -188,7 +188,7 @@ def _names(home: Home) -> list[str]:
     if not home.check():
         return []
     try:
-        return sorted(filter(valid_name, os.listdir(home.sessions)))  # noqa: PTH208  names are wanted, not paths
+        return sorted(filter(valid_name, os.listdir(home.sessions)))  # noqa: PTH208 (names are wanted, not paths)
     except OSError as error:
         raise storage_error("cannot list", home.sessions, error) from error
 

@@ -44,7 +44,7 @@ def perhaps_due(home: Home, now: int) -> Iterator[str]:
     """The names of the sessions a tick at `now` (wall ms) has to look at."""
     if not home.check():
         return
-    for name in sorted(os.listdir(home.sessions)):  # noqa: PTH208  names are wanted, not paths
+    for name in sorted(os.listdir(home.sessions)):  # noqa: PTH208 (names are wanted, not paths)
         if not name.startswith(".") and _due(home.sessions / name / JOURNAL, now):
             yield name
 

@@ -101,7 +101,7 @@ def size(value: object) -> tuple[int, int]:
 
 def _bytes(value: object) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]  # what is no text is a TypeError
     except (TypeError, ValueError, binascii.Error) as error:
         raise UsageError("not base64") from error
 

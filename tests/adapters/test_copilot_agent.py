@@ -17,7 +17,7 @@ from loopsup_copilot import agent as module
 from loopsup_copilot.agent import CopilotAgent
 from loopsup_copilot.diagnostics import LOGGED_LINES, Diagnostics
 from loopsup_copilot.server import Server
-from tests.support.copilot_env import said, stamped
+from tests.support.agent_env import said, stamped
 from tests.support.recording import Recording
 
 STAMP = Stamp("loop", 1, 1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from loopsup.wire import events as ev
-from tests.support.copilot_env import CopilotWorld, drive, running, stamped
+from tests.support.agent_env import stamped
+from tests.support.copilot_env import CopilotWorld, drive, running
 from tests.support.model_server import ModelServer, Reply, decision
 
 pytestmark = [pytest.mark.copilot, pytest.mark.slow]

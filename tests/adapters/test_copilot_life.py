@@ -18,18 +18,8 @@ from loopsup.wire import events as ev
 from loopsup_copilot import sessions
 from loopsup_copilot.server import MARK
 from tests.support import toolchain
-from tests.support.copilot_env import (
-    SESSION_ID,
-    CopilotWorld,
-    Free,
-    drive,
-    heard,
-    running,
-    said,
-    shell,
-    stamped,
-    tool_texts,
-)
+from tests.support.agent_env import said, stamped
+from tests.support.copilot_env import SESSION_ID, CopilotWorld, Free, drive, heard, running, shell, tool_texts
 from tests.support.model_server import ModelServer, Reply, decision
 from tests.support.recording import Recording
 

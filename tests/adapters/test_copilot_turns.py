@@ -20,18 +20,8 @@ from loopsup.ports import (
     Verdict,
 )
 from loopsup.wire import events as ev
-from tests.support.copilot_env import (
-    CopilotWorld,
-    Free,
-    drive,
-    heard,
-    running,
-    said,
-    shell,
-    stamped,
-    task,
-    tool_texts,
-)
+from tests.support.agent_env import said, stamped
+from tests.support.copilot_env import CopilotWorld, Free, drive, heard, running, shell, task, tool_texts
 from tests.support.model_server import Body, ModelServer, Reply, decision
 from tests.support.recording import Recording
 

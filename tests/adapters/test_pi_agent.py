@@ -13,7 +13,7 @@ import pytest
 from loopsup.ports import Accepted, AgentUnableError, Launch, Permissions, Unknown
 from loopsup_pi.agent import PiAgent
 from tests.support import fake_pi
-from tests.support.pi_env import stamped
+from tests.support.agent_env import stamped
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow
@@ -134,7 +134,7 @@ def test_a_pi_that_ignores_everything_is_killed(tmp_path: Path) -> None:
         async with fake(tmp_path, "deaf") as (agent, told, _):
             await agent.start()
             assert await agent.prompt(stamped()) == Accepted()
-            await told.until_found(lambda: [1] if not agent._idle.is_set() else [], "a run")
+            await told.until_found(lambda: [1] if not agent._work.idle.is_set() else [], "a run")
             pid = agent.pid
             assert pid is not None
         assert not psutil.pid_exists(pid)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from loopsup.ports import Accepted, Doing, Refused
+from tests.support.agent_env import stamped
 from tests.support.model_server import ModelServer, Reply, decision
-from tests.support.pi_env import PiWorld, drive, running, stamped
+from tests.support.pi_env import PiWorld, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]

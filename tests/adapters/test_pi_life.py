@@ -23,8 +23,9 @@ from loopsup.ports import (
     Unknown,
 )
 from loopsup_pi import create
+from tests.support.agent_env import said, stamped
 from tests.support.model_server import ModelServer, Reply, bash, decision, user_texts
-from tests.support.pi_env import PiWorld, drive, running, said, stamped
+from tests.support.pi_env import PiWorld, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]

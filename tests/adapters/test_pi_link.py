@@ -25,7 +25,7 @@ class Peer:
         await self.writer.drain()
 
     async def receive(self) -> Any:
-        line = await asyncio.wait_for(self.reader.readline(), 5)
+        line = await asyncio.wait_for(self.reader.readline(), 60)
         return json.loads(line) if line else None
 
 

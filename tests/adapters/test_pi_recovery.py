@@ -13,8 +13,9 @@ import pytest
 
 from loopsup.core.classify import Kind
 from loopsup.ports import AbortReason, Accepted, Boundary, Interruption, Plan
+from tests.support.agent_env import stamped
 from tests.support.model_server import Body, ModelServer, Reply, bash, decision
-from tests.support.pi_env import PiWorld, Run, drive, running, stamped
+from tests.support.pi_env import PiWorld, Run, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -213,7 +214,7 @@ def test_an_abort_ends_the_wait(tmp_path: Path, how: str) -> None:
         else:
             await run.agent._rpc.tell({"type": "abort"})
         assert await run.told.until("settled") is True
-        await asyncio.wait_for(over.wait(), 5)
+        await asyncio.wait_for(over.wait(), 60)
         assert run.told.events("abort") == [{"reason": "user"}]
 
     requests = drive_run(tmp_path, [Reply(status=429, error="Try again in 300 min")], scenario)
@@ -238,7 +239,7 @@ def test_input_inside_pi_ends_the_wait_within_a_second(tmp_path: Path) -> None:
         began = asyncio.get_running_loop().time()
         await run.agent._rpc.tell({"type": "steer", "message": "HURRY"})
         assert await run.told.until("settled") is False
-        assert asyncio.get_running_loop().time() - began < 5
+        assert asyncio.get_running_loop().time() - began < 30  # without it: for ever
 
     requests = drive_run(
         tmp_path, [Reply(status=400, error="usage limit reached"), Reply("ok")], scenario, retry={"enabled": False}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from loopsup.ports import AbortReason, Accepted, Origin, Prompt, Stamp, ToolCall, ToolVerdict
+from tests.support.agent_env import said, stamped
 from tests.support.model_server import Body, ModelServer, Reply, bash, decision
-from tests.support.pi_env import PiWorld, Run, drive, running, said, stamped
+from tests.support.pi_env import PiWorld, Run, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.slow, pytest.mark.pi]

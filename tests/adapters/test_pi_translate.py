@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopsup.wire.events import EPHEMERAL, STOP_REASONS, TYPES
-from loopsup_pi.translate import Emit, RunSettled, RunStarted, Translator, classify
+from loopsup_pi.provider_errors import classify
+from loopsup_pi.translate import Emit, RunSettled, RunStarted, Translator
 from tests.support.pi_record import translated
 
 GOLDEN = Path(__file__).parent / "golden" / "pi"

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from loopsup.ports import AbortReason, Accepted, DecisionCall, Permissions, Refused, Stamp, Verdict
+from tests.support.agent_env import said, stamped
 from tests.support.model_server import ModelServer, Reply, bash, decision, user_texts
-from tests.support.pi_env import PiWorld, drive, running, said, stamped
+from tests.support.pi_env import PiWorld, drive, running
 from tests.support.recording import Recording
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]

@@ -197,9 +197,9 @@ def test_a_question_nobody_answers_ends_the_program(tmp_path: Path) -> None:
 def test_a_start_that_fails_says_why(
     tmp_path: Path, start: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopsup_pty.agent.PASTE_S", 1.0)
+    monkeypatch.setattr("loopsup_pty.starting.PASTE_S", 1.0)
     if "mute" in start:
-        monkeypatch.setattr("loopsup_pty.agent.READY_S", 3.0)
+        monkeypatch.setattr("loopsup_pty.starting.READY_S", 3.0)
     harness = PtyHarness(tmp_path)
     harness.write([SAY], **start)
 

@@ -101,7 +101,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(5)
+        self._thread.join(60)
         self._path.unlink(missing_ok=True)
 
     def _serve(self) -> None:

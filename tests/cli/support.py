@@ -48,7 +48,7 @@ class FakeSupervisor:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(5)
+        self._thread.join(60)
         self.path.unlink(missing_ok=True)
         for held in self._held:
             held.close()

@@ -20,7 +20,7 @@ T0 = 1_791_590_400_000  # 2026-10-10T00:00:00.000Z
 MINUTE = 60_000
 POLICY = Policy(Fixed(10 * MINUTE))
 LOOP = LoopRow(1, "l1", "make it green", POLICY, T0)
-FIRST = IterationRow(1, T0, "continue", 2 * MINUTE, 1, 2, summary="s")
+FIRST = IterationRow(1, T0, "continue", 2 * MINUTE, 1, 2, summary="s", evidence="e")
 
 
 class Tale:
@@ -72,7 +72,7 @@ def test_iterations_up_to_the_end() -> None:
     assert tale.rows() == [
         LOOP,
         FIRST,
-        IterationRow(2, T0 + 12 * MINUTE, "complete", MINUTE, 1, 1, summary="green"),
+        IterationRow(2, T0 + 12 * MINUTE, "complete", MINUTE, 1, 1, summary="green", evidence="e"),
         NoteRow(T0 + 13 * MINUTE, "completed", "completed"),
     ]
 
@@ -123,14 +123,17 @@ def test_a_missing_decision_its_reminder_and_the_pause() -> None:
 def test_a_reminder_that_helped() -> None:
     tale = Tale().start().settle(MINUTE)
     tale.at(MINUTE, ev.HandoverAccepted(tale.stamp)).decide(MINUTE).settle(2 * MINUTE, turns=1)
-    assert tale.rows() == [LOOP, IterationRow(1, T0, "continue", 2 * MINUTE, 2, 3, reminder=True, summary="s")]
+    assert tale.rows() == [
+        LOOP,
+        IterationRow(1, T0, "continue", 2 * MINUTE, 2, 3, reminder=True, summary="s", evidence="e"),
+    ]
 
 
 def test_a_decision_before_its_reminder_went_out() -> None:
     tale = Tale().start()
     tale.at(MINUTE, ev.IterationSettled(tale.stamp, idle=False, turns=1))
     tale.decide(2 * MINUTE)
-    assert tale.rows() == [LOOP, IterationRow(1, T0, "continue", 2 * MINUTE, 1, 1, summary="s")]
+    assert tale.rows() == [LOOP, IterationRow(1, T0, "continue", 2 * MINUTE, 1, 1, summary="s", evidence="e")]
 
 
 def test_a_reminder_nobody_took_before_the_stop() -> None:
@@ -152,7 +155,7 @@ def test_an_abort_pauses_and_resume_goes_on() -> None:
         IterationRow(1, T0, "aborted", MINUTE, 1, 2, summary="by user"),
         NoteRow(T0 + MINUTE, "paused", "paused: its iteration was aborted"),
         NoteRow(T0 + 5 * MINUTE, "resumed", "resumed by you"),
-        IterationRow(2, T0 + 5 * MINUTE, "fail", MINUTE, 1, 2, summary="no way"),
+        IterationRow(2, T0 + 5 * MINUTE, "fail", MINUTE, 1, 2, summary="no way", evidence="e"),
         NoteRow(T0 + 6 * MINUTE, "failed", "failed"),
     ]
 
@@ -165,7 +168,10 @@ def test_a_busy_agent_is_one_row() -> None:
             assert tale.rows() == [LOOP, IterationRow(1, T0, "not delivered", 1000, failed_tries=1, summary="busy")]
         tale.at(second * 1000 + 1000, ev.Ticked(idle=True))
     tale.at(3000, ev.HandoverAccepted(tale.stamp)).decide(4000).settle(4000)
-    assert tale.rows() == [LOOP, IterationRow(1, T0 + 3000, "continue", 1000, 1, 2, failed_tries=2, summary="s")]
+    assert tale.rows() == [
+        LOOP,
+        IterationRow(1, T0 + 3000, "continue", 1000, 1, 2, failed_tries=2, summary="s", evidence="e"),
+    ]
 
 
 def test_a_hand_over_that_never_worked() -> None:
@@ -234,7 +240,7 @@ def test_the_deadline_under_an_iteration_and_a_refused_resume() -> None:
     tale = Tale().start(policy=replace(POLICY, for_ms=5 * MINUTE)).at(6 * MINUTE, ev.Ticked(idle=False))
     tale.decide(7 * MINUTE).settle(7 * MINUTE).at(8 * MINUTE, ev.Resume(idle=True))
     assert tale.rows()[1:] == [
-        IterationRow(1, T0, "continue", 7 * MINUTE, 1, 2, summary="s"),
+        IterationRow(1, T0, "continue", 7 * MINUTE, 1, 2, summary="s", evidence="e"),
         NoteRow(T0 + 6 * MINUTE, "paused", "paused: its time is used up"),
     ]
 

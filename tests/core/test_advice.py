@@ -118,6 +118,6 @@ def test_it_is_total(text: str, start: str) -> None:
 @pytest.mark.parametrize("unit", ["try again in 1h ", "resets ", "retry_after:", "1 h and ", "0", "a/"])
 def test_its_cost_is_bounded(unit: str) -> None:
     text = "try again in " + unit * (2_000_000 // len(unit))
-    begun = time.perf_counter()
+    begun = time.process_time()  # not the clock on the wall: others use this machine, too
     wait(text)
-    assert time.perf_counter() - begun < 0.2
+    assert time.process_time() - begun < 1  # a hundredth of it; what is not bounded takes minutes

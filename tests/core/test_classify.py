@@ -119,9 +119,9 @@ def test_shapes(turn: Interruption, kind: Kind | None) -> None:
 @pytest.mark.parametrize("unit", ["try again in ", "1", "~ ", "-", "a", "429", "usage", "\t", "exceeds the "])
 def test_the_cost_is_bounded_however_long_the_text(unit: str) -> None:
     text = unit * (4_000_000 // len(unit))
-    begun = time.perf_counter()
+    begun = time.process_time()  # not the clock on the wall: others use this machine, too
     kind_of_error(text)
-    assert time.perf_counter() - begun < 0.2
+    assert time.process_time() - begun < 1  # a hundredth of it; what is not bounded takes minutes
 
 
 def test_words_beyond_the_bound_are_not_looked_at() -> None:

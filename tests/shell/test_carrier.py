@@ -11,7 +11,7 @@ import pytest
 from loopsup.errors import AgentUnableError
 from loopsup.ports import Capabilities, Carrier, Handover, Prompt, Refused
 from loopsup.shell.carrier import Carriers
-from loopsup.shell.main import agent_environment
+from loopsup.shell.launching import agent_environment
 from loopsup.wire.control import Response
 from tests.shell.world import World, night
 from tests.support.fake_agent import Act, FakeAdapter, FakeAgent, does, says, talks

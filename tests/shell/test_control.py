@@ -19,7 +19,7 @@ import pytest
 from loopsup.clock import SystemClock
 from loopsup.shell.bus import FOLLOWER_QUEUE
 from loopsup.shell.control import ControlServer
-from loopsup.shell.main import _Maintenance
+from loopsup.shell.mending import Mender
 from loopsup.wire.control import MAX_LINE, MAX_OBJECTIVE
 from tests.shell.world import World
 from tests.support.fake_agent import FakeAdapter, hangs, says, talks
@@ -89,7 +89,7 @@ async def _served(folder: Path, adapter: FakeAdapter) -> AsyncIterator[Served]:
         async with World(SystemClock(), folder / "session", adapter, recheck_s=0.05) as world:
             server = ControlServer(path, world.handlers, lambda: None)
             await server.start()
-            world.supervisor.maintain = _Maintenance(server, world.supervisor)
+            world.supervisor.maintain = Mender(server, world.supervisor)
             try:
                 yield Served(world, server, path)
             finally:

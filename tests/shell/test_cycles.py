@@ -154,7 +154,7 @@ def test_two_hundred_agents_leave_nothing(tmp_path: Path) -> None:
         if way != "close":
             assert slot.pid is not None
             os.kill(slot.pid, signal.SIGKILL if way == "killed" else signal.SIGTERM)
-            await asyncio.wait_for(link.gone.wait(), 30)
+            await asyncio.wait_for(link.gone.wait(), 60)
         await slot.empty()
 
     async def main() -> None:

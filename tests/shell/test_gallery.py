@@ -44,7 +44,7 @@ def test_who_was_behind_when_the_program_ended_sees_the_next_one() -> None:
         lines = [terminal.from_supervisor(line) for line in (await viewer.next()).splitlines()]
         assert lines == [Output(flood.picture), Absent(ABSENT)]
         viewer.place(Screen(b"next"))
-        told = await asyncio.wait_for(viewer.next(), 5)
+        told = await asyncio.wait_for(viewer.next(), 60)
         assert terminal.from_supervisor(told) == Output(b"next")
 
     asyncio.run(scenario())

@@ -56,7 +56,7 @@ def test_a_killed_owner_leaves_the_lock_at_once_whatever_its_file_says(folder: P
     assert owner.stdout is not None
     owner.stdout.readline()
     os.kill(owner.pid, signal.SIGKILL)
-    owner.wait(10)
+    owner.wait(60)
     assert (folder / NAME).read_text() == f"{owner.pid}\n"
     (folder / NAME).write_text("1\n")  # init lives
     assert probe(folder) is None
@@ -139,9 +139,9 @@ def test_making_sessions_is_one_at_a_time(folder: Path) -> None:
     thread = threading.Thread(target=second)
     with creation_lock(folder):
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(60)
         order.append("first")
-    thread.join(10)
+    thread.join(60)
     assert order == ["first", "second"]
 
 

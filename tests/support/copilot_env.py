@@ -11,13 +11,14 @@ import contextlib
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Question, Stamp
+from loopsup.ports import Question
 from loopsup_copilot.agent import CopilotAgent
-from tests.support import toolchain
+from tests.support import agent_env, toolchain
+from tests.support.agent_env import AgentWorld, started
 from tests.support.model_server import Body, ModelServer, Reply, Tool, user_texts
 from tests.support.recording import Recording
 
@@ -42,16 +43,13 @@ def copilot_env(root: Path, url: str) -> dict[str, str]:
 
 
 @dataclass
-class CopilotWorld:
-    """Everything one Copilot needs below `root`."""
+class CopilotWorld(AgentWorld):
+    """Everything one Copilot needs."""
 
-    root: Path
-    url: str
-    env: dict[str, str] = field(init=False)
+    session_id = SESSION_ID
 
     def __post_init__(self) -> None:
-        for name in ("home", "work", "state", "run"):
-            (self.root / name).mkdir(mode=0o700, exist_ok=True)
+        super().__post_init__()
         self.env = {
             "PATH": f"{toolchain.ensure_copilot()}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.root / "home"),
@@ -59,45 +57,8 @@ class CopilotWorld:
             **copilot_env(self.root, self.url),
         }
 
-    @property
-    def work(self) -> Path:
-        return self.root / "work"
 
-    def launch(self, log: list[str], **changes: Any) -> Launch:
-        values: dict[str, Any] = {
-            "session_id": SESSION_ID,
-            "resume": None,
-            "cwd": self.work,
-            "command": None,
-            "args": (),
-            "env": self.env,
-            "state_dir": self.root / "state",
-            "run_dir": self.root / "run",
-            "permissions": Permissions(),
-            "log": log.append,
-        }
-        return Launch(**{**values, **changes})
-
-
-@dataclass
-class Run:
-    """A started Copilot and what it told."""
-
-    agent: CopilotAgent
-    started: AgentStarted
-    told: Recording
-    log: list[str]
-
-    @property
-    def conversation(self) -> Conversation:
-        return self.started.conversation
-
-    async def round(self, prompt: Prompt) -> None:
-        """One prompt to its settlement."""
-        before = len(self.told.all("settled"))
-        outcome = await self.agent.prompt(prompt)
-        assert type(outcome).__name__ == "Accepted", outcome
-        await self.told.until("settled", before + 1)
+Run = agent_env.Run[CopilotAgent]
 
 
 class Free(Recording):
@@ -116,21 +77,8 @@ async def running(world: CopilotWorld, told: Recording | None = None, **changes:
     """Started on entry, closed on exit."""
     log: list[str] = []
     told = told or Recording()
-    agent = CopilotAgent(world.launch(log, **changes), told)
-    try:
-        yield Run(agent, await agent.start(), told, log)
-    finally:
-        await agent.close()
-
-
-def stamped(text: str = "[iteration 1] look", iteration: int = 1) -> Prompt:
-    """An envelope of the loop."""
-    return Prompt(text, Origin.LOOP, f"m{iteration}", Stamp("loop", iteration, iteration))
-
-
-def said(text: str) -> Prompt:
-    """A message of the user's."""
-    return Prompt(text, Origin.USER, "u1")
+    async with started(CopilotAgent(world.launch(log, **changes), told), told, log) as run:
+        yield run
 
 
 def heard(body: Body) -> list[str]:

@@ -19,7 +19,8 @@ from loopsup.ports import AbortReason, Verdict
 from loopsup_copilot.agent import CopilotAgent
 from loopsup_copilot.translate import KNOWN, Now, Output, RunSettled, Translator
 from loopsup_copilot.voice import Emit
-from tests.support.copilot_env import CopilotWorld, drive, heard, shell, stamped, task
+from tests.support.agent_env import stamped
+from tests.support.copilot_env import CopilotWorld, drive, heard, shell, task
 from tests.support.model_server import Body, ModelServer, Reply, decision
 from tests.support.recording import Recording
 

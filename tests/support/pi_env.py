@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopsup.ports import HOLD_S, AgentStarted, Conversation, Launch, Origin, Permissions, Prompt, Stamp
+from loopsup.ports import HOLD_S
 from loopsup_pi.agent import PiAgent
-from tests.support import toolchain
+from tests.support import agent_env, toolchain
+from tests.support.agent_env import AgentWorld, started
 from tests.support.model_server import ModelServer, Reply
 from tests.support.recording import Recording
 
@@ -31,17 +32,16 @@ SETTINGS: dict[str, Any] = {
 
 
 @dataclass
-class PiWorld:
-    """Everything one Pi needs below `root`, talking to the model at `url`."""
+class PiWorld(AgentWorld):
+    """Everything one Pi needs. `settings` are its own."""
 
-    root: Path
-    url: str
+    session_id = "loop-1"
+    folders = (*AgentWorld.folders, "agent")
+
     settings: dict[str, Any] = field(default_factory=dict)
-    env: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("home", "work", "state", "run", "agent"):
-            (self.root / name).mkdir(mode=0o700, exist_ok=True)
+        super().__post_init__()
         model = {"id": "fake-1", "contextWindow": 128000, "maxTokens": 4096}
         provider = {"baseUrl": self.url, "api": "openai-completions", "apiKey": "fake-key", "models": [model]}
         self._write("models.json", {"providers": {"fake": provider}})
@@ -57,44 +57,14 @@ class PiWorld:
     def _write(self, name: str, obj: object) -> None:
         (self.root / "agent" / name).write_text(json.dumps(obj))
 
-    @property
-    def work(self) -> Path:
-        return self.root / "work"
-
     def extension(self, name: str, body: str) -> None:
         """An extension of the user's, loaded with the normal configuration."""
         folder = self.root / "agent" / "extensions"
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.ts").write_text(f"export default function (pi: any) {{\n{body}\n}}\n")
 
-    def launch(self, log: list[str], **changes: Any) -> Launch:
-        values: dict[str, Any] = {
-            "session_id": "loop-1",
-            "resume": None,
-            "cwd": self.work,
-            "command": None,
-            "args": (),
-            "env": self.env,
-            "state_dir": self.root / "state",
-            "run_dir": self.root / "run",
-            "permissions": Permissions(),
-            "log": log.append,
-        }
-        return Launch(**{**values, **changes})
 
-
-@dataclass
-class Run:
-    """A started Pi and what it told."""
-
-    agent: PiAgent
-    started: AgentStarted
-    told: Recording
-    log: list[str]
-
-    @property
-    def conversation(self) -> Conversation:
-        return self.started.conversation
+Run = agent_env.Run[PiAgent]
 
 
 @contextlib.asynccontextmanager
@@ -104,21 +74,8 @@ async def running(
     """Started on entry, closed on exit."""
     log: list[str] = []
     told = told or Recording()
-    agent = PiAgent(world.launch(log, **changes), told, hold_s=hold_s)
-    try:
-        yield Run(agent, await agent.start(), told, log)
-    finally:
-        await agent.close()
-
-
-def stamped(text: str = "[iteration 1] look", iteration: int = 1) -> Prompt:
-    """An envelope of the loop."""
-    return Prompt(text, Origin.LOOP, f"m{iteration}", Stamp("loop", iteration, iteration))
-
-
-def said(text: str) -> Prompt:
-    """A message of the user's."""
-    return Prompt(text, Origin.USER, "u1")
+    async with started(PiAgent(world.launch(log, **changes), told, hold_s=hold_s), told, log) as run:
+        yield run
 
 
 def drive(

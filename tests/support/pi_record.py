@@ -18,8 +18,9 @@ from typing import Any
 from loopsup.ports import AbortReason
 from loopsup_pi.agent import PiAgent
 from loopsup_pi.translate import Emit, Now, Output, RunSettled, Translator
+from tests.support.agent_env import stamped
 from tests.support.model_server import ModelServer, Reply, bash, decision
-from tests.support.pi_env import PiWorld, drive, stamped
+from tests.support.pi_env import PiWorld, drive
 from tests.support.recording import Recording
 
 GOLDEN = Path(__file__).parent.parent / "adapters" / "golden" / "pi"
