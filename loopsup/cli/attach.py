@@ -36,7 +36,7 @@ def attach(session: SessionOption = None, as_json: JsonLinesOption = False) -> i
     note(f"watching session '{found.name}' ({found.identity.agent}); {_meanwhile(loop)}")
     if not as_json:
         if (before := so_far(loop, render.now_ms())) is not None:
-            note(before)
+            note(before, quotes=True)
         note(f"`loopsup logs --session {found.name}` shows what came before")
     try:
         if not as_json and _on_terminal():

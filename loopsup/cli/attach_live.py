@@ -194,7 +194,7 @@ class _View:
             self._leave(signal.SIGINT)
             return
         if isinstance(request, Hint):
-            self.above.line(f"loopsup: {request.text}")
+            self._tell(request.text)
             return
         async with self._saying:
             try:
@@ -202,4 +202,7 @@ class _View:
                 told = (await asyncio.to_thread(client.request, path, request)).message
             except LoopsupError as error:
                 told = f"not sent: {error.message}"
-        self.above.line(f"loopsup: {render.safe(told)}")
+        self._tell(render.safe(told))
+
+    def _tell(self, sentence: str) -> None:
+        self.above.line(render.sentences(f"loopsup: {sentence}", sys.stdout))

@@ -73,11 +73,15 @@ def out(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def note(text: str) -> None:
-    """A sentence beside the result: a warning, a hint. It may name a directory, whose name may be anything."""
+def note(text: str, *, quotes: bool = False) -> None:
+    """A sentence beside the result: a warning, a hint. It may name a directory, whose name may be anything.
+
+    `quotes`: it has words of an agent. Any other one is left whole, for a command in it to be copied.
+    """
     from loopsup.cli import render
 
-    sys.stderr.write(render.sentences(f"loopsup: {render.safe(text)}", sys.stderr) + "\n")
+    line = f"loopsup: {render.safe(text)}"
+    sys.stderr.write((render.sentences(line, sys.stderr) if quotes else line) + "\n")
     sys.stderr.flush()
 
 

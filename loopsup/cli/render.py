@@ -144,8 +144,12 @@ def sentences(text: str, stream: TextIO) -> str:
     width = real_width(stream)
     if width is None:
         return text
-    lines = encodable(text, stream).split("\n")
-    return "\n".join(row for line in lines for row in wrap(line, max(width, MIN_WIDTH), after=INDENT))
+    rows: list[str] = []
+    for line in encodable(text, stream).split("\n"):
+        words = line.lstrip(" ")
+        before = line[: min(len(line) - len(words), width // 2)]
+        rows += [before + row for row in wrap(words, max(width - len(before), MIN_WIDTH), after=INDENT)]
+    return "\n".join(rows)
 
 
 def colour_wanted(stream: TextIO, env: Mapping[str, str] = os.environ) -> bool:

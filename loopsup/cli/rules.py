@@ -7,6 +7,7 @@ in a conversation that is over, `trust` lets those of the project act as they ar
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -257,4 +258,4 @@ def _trust(remove: bool, as_json: bool) -> int:
 def _write(text: str) -> None:
     from loopsup.cli import render
 
-    render.write(render.safe(text))
+    render.write(render.sentences(render.safe(text), sys.stdout))

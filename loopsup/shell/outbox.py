@@ -66,7 +66,10 @@ class Outbox:
         result = await host.hand_over(Prompt(message.text, message.origin, message.id, autopilot=autopilot), message)
         if not isinstance(result, Refused):
             return
-        if result.busy:
+        if result.busy and host.closing:  # nobody offers it again
+            self._messages.appendleft(message)
+            self.fail(LoopsupError("the session was closed"))
+        elif result.busy:
             message.not_before = self._clock.now().mono + (result.retry_ms or BUSY_RECHECK_MS)
             self._messages.appendleft(message)
             self._tell_wait(message, result)

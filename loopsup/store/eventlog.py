@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from loopsup.core.model import Loop, PromptKind
 from loopsup.store.files import LineFile, from_end, from_start
-from loopsup.wire.events import TURN_END, TURN_START, USER_MESSAGE, ConversationEvent, encode
+from loopsup.wire.events import SESSION_SHUTDOWN, TURN_END, TURN_START, USER_MESSAGE, ConversationEvent, encode
 from loopsup.wire.times import parse_instant
 
 NAME = "events.jsonl"
@@ -87,7 +87,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """`turns` to add to the loop; `ends`: data of one turn_end for each turn left open in `iteration`."""
+    """`turns` to add to the loop; `ends`: data of a turn_end for each turn left open, in `iteration` or in none."""
 
     turns: int = 0
     iteration: int | None = None
@@ -123,13 +123,27 @@ def count_turns(folder: Path, iteration: int, not_before: int, origin: str) -> T
 
 
 def recount(folder: Path, loop: Loop | None) -> Recount:
-    """What an owner that died left of the iteration in flight: LLM calls, and the ends to store for open ones."""
+    """What an owner that died left: LLM calls of the iteration in flight, and the ends to store for open turns."""
     flight = None if loop is None else loop.flight
-    if loop is None or flight is None:
-        return Recount()
-    origin = "protocol" if flight.kind is PromptKind.REMINDER else "loop"
-    turns = count_turns(folder, flight.iteration, loop.started_at, origin)
-    return Recount(turns.started, flight.iteration, tuple(_lost_turn(turn) for turn in turns.open))
+    turns, iteration = Turns(), None
+    if loop is not None and flight is not None:
+        origin = "protocol" if flight.kind is PromptKind.REMINDER else "loop"
+        turns, iteration = count_turns(folder, flight.iteration, loop.started_at, origin), flight.iteration
+    if not turns.open and (left := _left_open(folder)) is not None:  # a person's turn, or one of the agent's own
+        turn, iteration = left
+        turns = Turns(turns.started, (turn,))
+    return Recount(turns.started, iteration, tuple(_lost_turn(turn) for turn in turns.open))
+
+
+def _left_open(folder: Path) -> tuple[str, int | None] | None:
+    """The newest turn and its iteration, where it has not ended: there is never more than one at a time."""
+    for event in _backwards(folder):
+        if event["type"] == SESSION_SHUTDOWN or (event["type"] == TURN_END and "agentId" not in event):
+            return None
+        if event["type"] == TURN_START and "agentId" not in event:
+            number = event.get("iteration")
+            return str(event["data"].get("turnId")), number if type(number) is int else None
+    return None
 
 
 def _lost_turn(turn: str) -> Mapping[str, Any]:

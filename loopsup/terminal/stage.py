@@ -122,15 +122,15 @@ class Stage:
         if (rows, cols) == self.picture.size:
             return
         self.last_touch = self._loop.time()
-        self.picture.finish()
+        self.picture.catch_up()  # what is left then is drawn in the new size, as on any terminal
         self.picture.resize(Size(rows, cols))
         self.child.resize(Size(rows, cols))
         for seat in self._seats:
             seat.redraw()
 
     def redrawn(self) -> bytes:
-        self.picture.finish()
-        return self.modes.on() + self.picture.dump()
+        self.picture.catch_up()
+        return self.modes.on() + self.picture.dump() + self.picture.rest()
 
     def typed(self, data: bytes) -> None:
         keys = without_replies(data)
@@ -146,7 +146,6 @@ class Stage:
 
     def close(self) -> None:
         """The program is gone; the picture stays as it was."""
-        self.picture.finish()
         self.picture.close()
 
     def _shown(self, data: bytes) -> None:

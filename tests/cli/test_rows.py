@@ -166,6 +166,8 @@ def test_a_sentence_of_ours_keeps_what_it_quotes_out_of_the_first_column() -> No
             assert more
             assert all(row.startswith(render.INDENT) and len(row) <= width for row in more)
             assert " ".join([first, *(row.removeprefix(render.INDENT) for row in more)]) == sentence
+        termios.tcsetwinsize(master, (10, 26))
+        assert render.sentences("  loopsup: what stands indented", terminal) == "  loopsup: what stands\n    indented"
         termios.tcsetwinsize(master, (0, 0))  # it does not say
         assert render.sentences(sentence, terminal) == sentence
     os.close(master)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loopsup.cli import render
 from tests.cli.support import Result
 
 Run = Callable[..., Result]
@@ -56,6 +57,17 @@ def test_a_long_pattern_is_cut_to_the_line(
     mine("a", f"---\ntrigger: {'x' * 100}\n---\nText.\n")
     (line,) = [line for line in run("rules", "list").out.splitlines() if line.startswith("  trigger: xx")]
     assert len(line) == 40
+
+
+def test_on_a_terminal_no_words_of_a_file_get_into_the_first_column(
+    run: Run, mine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "real_width", lambda stream=None: 40)
+    mine("a", f"---\ntrigger: x\nscope: text, '{'y ' * 20}loopsup: well'\nagents: {'z' * 60}\n---\nText.\n")
+    first, *more = run("rules", "list").out.splitlines()
+    assert first.startswith("a: disabled")
+    assert len(more) > 4
+    assert all(line.startswith("  ") and len(line) <= 40 for line in more)
 
 
 def test_list_names_what_shadows(run: Run, mine: Callable[..., Path], tmp_path: Path) -> None:

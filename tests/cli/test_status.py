@@ -189,17 +189,34 @@ def test_a_supervisor_that_dies_while_we_wait_leaves_the_files(
     assert (result.code, result.json["loop"]["pauseReason"]) == (17, "supervisor_lost")
 
 
+def dies_after(looks: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Every session is alive for so many looks at its lock; those that are left."""
+    from loopsup.cli.selection import Session
+
+    left = [True] * looks
+    monkeypatch.setattr(Session, "alive", lambda session: bool(left and left.pop()))
+    return left
+
+
 def test_a_supervisor_that_closes_when_we_begin_to_wait_is_seen_to_its_end(
     run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server is gone already and its lock is held for some milliseconds more: that is no error."""
-    from loopsup.cli.selection import Session
-
-    lives = [True, True, True]
-    monkeypatch.setattr(Session, "alive", lambda session: bool(lives and lives.pop()))
+    lives = dies_after(3, monkeypatch)
     with sessions.live(loop=a_loop(Completed(NOW.wall)), wait=None, status=None):
         result = run("wait", "--json")
     assert (result.code, result.json["loop"]["state"]) == (0, "completed")
+    assert lives == []
+
+
+def test_the_status_of_a_session_that_closes_just_now_comes_from_the_files(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = dies_after(2, monkeypatch)
+    with sessions.live(loop=a_loop(Completed(NOW.wall)), status=None):
+        result = run("status", "--json")
+    session = result.json["session"]
+    assert (result.code, session["problem"], session["supervisor"]["alive"]) == (0, None, False)
     assert lives == []
 
 

@@ -193,7 +193,10 @@ class Story:
             elif not life.loop.terminal:
                 assert isinstance(life.loop.phase, Paused)  # never re-armed by itself
                 assert life.command(Resume(idle=life.supervisor.host.idle)).ok
-            await life.until(lambda: life.loop.terminal)
+            await life.until(lambda: life.loop.terminal or life.ended is not None)
+            assert life.ended is None, (
+                life.logged
+            )  # a fault of our own closes the session, and nothing comes any more
 
     def _hooks(self, fate: Fate) -> None:
         async def run_hook(path: str, event: bytes, **_: object) -> HookResult:

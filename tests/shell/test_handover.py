@@ -109,6 +109,22 @@ def test_a_busy_agent_gets_the_message_later(tmp_path: Path) -> None:
     night(tmp_path, story, agent)
 
 
+def test_a_message_a_busy_agent_gives_back_at_the_close_is_not_lost_without_a_word(tmp_path: Path) -> None:
+    """It was on its way when what waited was refused, and comes back behind it."""
+    agent = _agent(late(refuses("still working", busy=True), 1))
+
+    async def story(world: World, clock: VirtualClock) -> None:
+        said = world.say("hello")
+        await asyncio.sleep(0.5)
+        assert len(agent.prompts) == 1
+        await world.close()
+        with pytest.raises(LoopsupError, match="the session was closed"):
+            await asyncio.wait_for(said, 1)
+        assert world.notices() == ["a message was not delivered: the session was closed"]
+
+    night(tmp_path, story, agent)
+
+
 def test_a_message_waits_for_a_slow_start(tmp_path: Path) -> None:
     agent = _agent(talks("hi"))
     agent.starts.append(start_takes(60))

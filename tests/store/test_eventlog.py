@@ -13,6 +13,7 @@ from loopsup.wire.events import (
     ASSISTANT_MESSAGE,
     CONTINUITY_RECOVERY,
     LOOP_NOTICE,
+    SESSION_SHUTDOWN,
     TURN_END,
     TURN_START,
     USER_MESSAGE,
@@ -127,5 +128,30 @@ def test_a_lost_iteration_is_recounted_and_its_open_turns_get_an_end(
     lost = {"kind": "lost", "message": "the supervisor was lost"}
     end = {"turnId": "a", "stopReason": "error", "error": lost}
     assert recount(folder, loop) == Recount(turns, 1, (end,))
-    assert recount(folder, replace(loop, phase=Completed(T0))) == Recount()
+    assert recount(folder, replace(loop, phase=Completed(T0))) == Recount(0, 1, (end,)), "not the loop's any more"
+    assert recount(folder, None) == Recount(0, 1, (end,))
+
+
+@pytest.mark.parametrize("flying", [False, True])
+def test_a_turn_outside_of_iterations_gets_its_end_too(folder: Path, flying: bool) -> None:
+    """A-08, D-44: a person's, while no iteration is in flight or one waits for it."""
+    flight = Flight(2, 2, PromptKind.ITERATION, Delivery.PENDING, Auto(), 1, 2, T0)
+    loop = Loop("l", "o", Policy(Auto()), T0, Running(flight)) if flying else None
+    with EventWriter.open(folder) as log:
+        envelope(log, 1)
+        turn(log, "a", 1)
+        turn(log, "b", None, end=False)
+        turn(log, "sub", None, end=False, agent_id="helper")
+    found = recount(folder, loop)
+    assert (found.turns, found.iteration) == (0, None)
+    assert [end["turnId"] for end in found.ends] == ["b"]
+    with EventWriter.open(folder) as log:
+        log.append(T0, TURN_END, found.ends[0], iteration=found.iteration)
+    assert recount(folder, loop).ends == ()
+
+
+def test_what_was_closed_in_order_left_nothing_open(folder: Path) -> None:
+    with EventWriter.open(folder) as log:
+        turn(log, "a", None, end=False)
+        log.append(T0, SESSION_SHUTDOWN, {"reason": "command"})
     assert recount(folder, None) == Recount()
