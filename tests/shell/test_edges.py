@@ -288,6 +288,7 @@ def test_a_life_without_death(tmp_path: Path, hooked: list[Story]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # an alarm inside the virtual loop would look like a supervisor that is stuck
 def test_killed_at_every_edge(tmp_path: Path, hooked: list[Story]) -> None:
     edges = len(told(hooked, tmp_path / "all").live().passed)
     seen = set()
@@ -302,6 +303,7 @@ def test_killed_at_every_edge(tmp_path: Path, hooked: list[Story]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # an alarm inside the virtual loop would look like a supervisor that is stuck
 def test_killed_twice_anywhere(tmp_path: Path, hooked: list[Story]) -> None:
     edges = len(told(hooked, tmp_path / "all").live().passed)
     dice = random.Random(7)
