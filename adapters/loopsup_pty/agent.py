@@ -72,7 +72,8 @@ class PtyAgent:
         self._child: TerminalChild | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._ending: asyncio.Task[None] | None = None
-        self._up = self._closing = self._writing = False
+        self._up = self._closing = False
+        self._hand = asyncio.Lock()  # held while a message is handed over
         self._run: _Run | None = None
         self._question: str | None = None
         self._moving_since: float | None = None
@@ -156,8 +157,9 @@ class PtyAgent:
         if self._run is not None:
             error = {"kind": "agent_lost", "message": self._why}
             self._finish("error", error)
-        if self._up and not self._closing:
-            self._events.lost(self._why)
+        async with self._hand:  # what became of a message is told first: one that was not sent is sent again
+            if self._up and not self._closing:
+                self._events.lost(self._why)
 
     async def close(self) -> None:
         self._closing = True
@@ -180,18 +182,20 @@ class PtyAgent:
             return Refused(f"{self._name} is not running")
         if (fault := unsendable(prompt.text)) is not None:
             return Refused(fault)
-        if self._run is not None or self._writing:
+        if self._run is not None or self._hand.locked():
             return Refused(f"{self._name} is working", busy=True)
-        self._writing = True
         try:
-            if (why := await self._not_free()) is not None:
-                return Refused(why, busy=True, retry_ms=WAIT_MS)
-            if not prompt.wanted():
-                return Refused("it is needed no more")
-            return await self._write(prompt.text)
+            async with self._hand:
+                return await self._at_the_prompt(prompt)
         finally:
-            self._writing = False
             self.stage.changed.set()
+
+    async def _at_the_prompt(self, prompt: Prompt) -> Handover:
+        if (why := await self._not_free()) is not None:
+            return Refused(why, busy=True, retry_ms=WAIT_MS)
+        if not prompt.wanted():
+            return Refused("it is needed no more")
+        return await self._write(prompt.text)
 
     async def _not_free(self) -> str | None:
         """Why no message can go in now."""
@@ -221,7 +225,7 @@ class PtyAgent:
             stage.release()
         if isinstance(outcome, Accepted):
             if self.pid is None:
-                return Accepted()  # and `lost` has been said
+                return Accepted()  # and `lost` is said next
             self._begin()
         return outcome
 
@@ -264,12 +268,12 @@ class PtyAgent:
             stage.changed.clear()
             if self.pid is None:
                 return
-            if self._writing:
+            if self._hand.locked():
                 settled = False
                 continue
             seen = self._look()
             self._note(seen)
-            settled = seen in (Seen.IDLE, Seen.MENU)
+            settled = seen is Seen.MENU or (seen is Seen.IDLE and self._question is None)
 
     def _look(self) -> Seen:
         """The screen, and what the program tells besides."""
@@ -283,7 +287,7 @@ class PtyAgent:
 
     def _decides(self) -> bool:
         """`loopsup control` runs in its shell."""
-        ours = self._run is not None or self._writing
+        ours = self._run is not None or self._hand.locked()
         return ours and self._child is not None and self._child.runs(DECIDING)
 
     def _note(self, seen: Seen) -> None:
@@ -291,6 +295,8 @@ class PtyAgent:
             self._ask()
             return
         if self._question is not None and seen is not Seen.UNSETTLED:
+            if self._reading.asked(self._loop.time()):
+                return
             self._over("answered in its terminal")
         if self._run is not None:
             self._follow(self._run, seen)

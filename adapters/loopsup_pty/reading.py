@@ -11,7 +11,8 @@ from loopsup.terminal.stage import Stage
 from loopsup.wire import events as ev
 from loopsup_pty.profiles import MENU, NUMBERED, SETTLE_S, Profile, pattern
 
-MENU_S = 0.5  # a question stands still; words that scroll by do not
+MENU_S = 0.5  # a question stands still; words that scroll by do not. And it is over when it is gone for as long: a
+# program that draws its screen anew, as for somebody who attaches, takes it away for a moment
 _TICKING = re.compile(r"[0-9]+|[^\w\s]")  # clocks, counters, spinners: what moves without anything happening
 MENU_ROWS = 15  # a question with its answers
 LAST_ROWS = 3  # of the screen, in the words about an end
@@ -44,6 +45,7 @@ class Reading:
     profile: Profile
     said: str = ""
     _menu_since: float | None = None
+    _gone_since: float | None = None
     _empty: Line | None = None
     _compiled: dict[str, re.Pattern[str]] = field(default_factory=dict)
 
@@ -51,8 +53,10 @@ class Reading:
         lines = self.stage.picture.lines()
         if self.asks(lines):
             self._menu_since = now if self._menu_since is None else self._menu_since
+            self._gone_since = None
             return Seen.MENU if now - self._menu_since >= MENU_S else Seen.UNSETTLED
         self._menu_since = None
+        self._gone_since = now if self._gone_since is None else self._gone_since
         if self.working(lines):
             return Seen.BUSY
         if not self.stage.picture.current or self.stage.quiet_s < self.settle_s:
@@ -65,6 +69,10 @@ class Reading:
         if not self.shows(self.profile.menu, lowest) and not (self.profile.menu == MENU and numbered(lowest)):
             return False
         return self.profile.empty is None or not self.shows(self.profile.empty, lines)
+
+    def asked(self, now: float) -> bool:
+        """At the last look a question stood there, or had until a moment ago."""
+        return self._gone_since is None or now - self._gone_since < MENU_S
 
     def ours(self, line: str) -> bool:
         """A row of the message handed over, as the program shows it."""

@@ -3,6 +3,7 @@
 Rules. The text cannot end its own paste: control characters become visible signs. Enter comes only after the program
 has shown the paste, as some take a text and an Enter that are read together for one paste. Taken is what has left
 the input line, or what made the program work, ask or say something; anything else is unknown, and never tried again.
+Where the program ended before Enter, nothing was handed over.
 Enter is pressed once more where the line still stands exactly as it was pasted: then the first one was lost.
 """
 
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loopsup.ports import Accepted, Handover, Unknown
+from loopsup.ports import Accepted, Handover, Refused, Unknown
 from loopsup.terminal.stage import Stage
 from loopsup_pty.reading import Line, Reading
 
@@ -64,13 +65,17 @@ class Writer:
         stage = self.stage
         shown = stage.last_output
         if not stage.write(PASTE + typeable(text).encode() + PASTE_END) or not await stage_written(stage):
-            return Unknown("the program does not read what is typed")
+            return self._not_sent("the program does not read what is typed")
         if not await self._until(lambda: stage.last_output > shown, ECHO_S):
-            return Unknown("the program showed nothing of the message that was pasted")
+            return self._not_sent("the program showed nothing of the message that was pasted")
         await self._until(lambda: stage.picture.current and stage.quiet_s >= ECHO_QUIET_S, ECHO_MOST_S)
-        if self.reading.asks(stage.picture.lines()):
-            return Unknown("the program asked a question while the message was pasted")
+        if not self.alive() or self.reading.asks(stage.picture.lines()):
+            return self._not_sent("the program asked a question while the message was pasted")
         return await self._send(self.reading.line())
+
+    def _not_sent(self, why: str) -> Handover:
+        """Enter was not pressed. What stands on the line of a program that lives may still be sent by a person."""
+        return Unknown(why) if self.alive() else Refused("the program ended before the message was sent")
 
     async def _send(self, pasted: Line) -> Handover:
         pressed, before = asyncio.get_running_loop().time(), self.stage.picture.lines()

@@ -104,10 +104,14 @@ class AgentSlot:
         return launch if self.capabilities.native_tool else replace(launch, carrier=self.carriers.issue())
 
     async def prompt(self, prompt: Prompt) -> Handover:
-        """Hand a prompt over; an adapter that fails or hangs leaves it unknown."""
+        """Hand a prompt over; an adapter that fails or hangs leaves it unknown.
+
+        Not in a task of its own: what the agent answers is known before anything it says afterwards.
+        """
         assert self._agent is not None
         try:
-            return await asyncio.wait_for(self._agent.prompt(prompt), PROMPT_TIMEOUT_S)
+            async with asyncio.timeout(PROMPT_TIMEOUT_S):
+                return await self._agent.prompt(prompt)
         except TimeoutError:
             return Unknown(f"no answer within {PROMPT_TIMEOUT_S:g} s")
         except Exception as error:

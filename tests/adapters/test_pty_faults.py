@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -81,6 +83,23 @@ def test_what_cannot_be_verified_is_unknown_and_not_sent_again(
         assert isinstance(await it.hand_over(), Unknown)
         assert screen(it).count("[loop iteration]") == 1
         assert it.events.settlements() == []
+
+    drive(harness, scenario)
+    assert harness.heard() == []
+
+
+def test_a_program_that_is_killed_just_before_was_handed_nothing(tmp_path: Path) -> None:
+    """The message may be on its way before its end is seen; told is first that it was not sent, then the end."""
+    harness = PtyHarness(tmp_path)
+    harness.write([SAY])
+
+    async def scenario(it: Running) -> None:
+        assert it.agent.pid is not None
+        os.kill(it.agent.pid, signal.SIGKILL)
+        handed = await it.hand_over()
+        assert isinstance(handed, Refused)
+        assert (handed.busy, it.events.losses()) == (False, [])
+        await it.events.wait_for("`lost`", lambda: bool(it.events.losses()))
 
     drive(harness, scenario)
     assert harness.heard() == []

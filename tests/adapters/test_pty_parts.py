@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from loopsup.errors import UsageError
 from loopsup_pty import profiles
 from loopsup_pty.arguments import Command, parse
-from loopsup_pty.reading import numbered
+from loopsup_pty.reading import MENU_S, Reading, Seen, numbered
 from loopsup_pty.writing import typeable, unsendable
 
 
@@ -54,6 +56,34 @@ def test_nothing_that_is_typed_acts_on_the_terminal() -> None:
 @pytest.mark.parametrize("text", ["/quit", "!rm -rf x", "  /quit", "\n!x", "ends in \\", "ends in \\\n"])
 def test_what_the_program_would_take_for_something_else_is_not_typed(text: str) -> None:
     assert unsendable(text) is not None
+
+
+@dataclass
+class Screen:
+    """What a stage shows, at rest."""
+
+    rows: list[str] = field(default_factory=list)
+    quiet_s: float = 60.0
+
+    @property
+    def picture(self) -> Any:
+        return SimpleNamespace(lines=lambda: self.rows, current=True)
+
+
+def test_a_question_is_over_when_it_is_gone_for_as_long_as_it_had_to_stand_there() -> None:
+    """A program that draws its screen anew (for somebody who attaches) takes it away for a moment."""
+    menu, stage = ["Overwrite it? [y/N]"], Screen()
+    reading = Reading(stage, replace(profiles.ANY, ready="^>"))  # type: ignore[arg-type]  # stands for a Stage
+    stage.rows = menu
+    assert (reading.look(0.0), reading.look(MENU_S), reading.asked(MENU_S)) == (Seen.UNSETTLED, Seen.MENU, True)
+    stage.rows = []  # minutes later
+    assert (reading.look(100.0), reading.asked(100.0)) == (Seen.BUSY, True)
+    stage.rows = menu
+    assert (reading.look(100.1), reading.asked(100.1)) == (Seen.UNSETTLED, True)
+    assert reading.look(100.1 + MENU_S) == Seen.MENU
+    stage.rows = ["> "]
+    assert (reading.look(200.0), reading.asked(200.0)) == (Seen.IDLE, True)
+    assert (reading.look(200.0 + MENU_S), reading.asked(200.0 + MENU_S)) == (Seen.IDLE, False)
 
 
 def test_an_ordinary_message_is_typed() -> None:
