@@ -56,7 +56,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "loopsup.ports_values": ("loopsup.core",),
     "loopsup.registry": ("loopsup.ports", "loopsup.errors"),
     "loopsup.process": ("loopsup.process", "loopsup.wire.jsonl"),
-    "loopsup.terminal": ("loopsup.terminal", "loopsup.process"),
+    "loopsup.terminal": ("loopsup.terminal", "loopsup.process", "loopsup.clock"),
     "loopsup.store": ("loopsup.store", "loopsup.core", "loopsup.wire", "loopsup.errors", "loopsup.clock"),
     "loopsup.client": ("loopsup.core", "loopsup.wire", "loopsup.store", "loopsup.errors", "loopsup.clock"),
     "loopsup.shell": (

@@ -48,6 +48,15 @@ _PAUSED: Mapping[str, tuple[str, str]] = {
     ),
 }
 
+# The same where all iterations are used, too.
+_USED_UP: Mapping[str, str] = {
+    "": "all its iterations are used: `loopsup update --max-iterations {more}` gives it more, then `loopsup resume`",
+    "blocked": "clear it up, give it more iterations, as all are used (`loopsup update --max-iterations {more}`), "
+    "then `loopsup resume`",
+    "duration_limit": "`loopsup update --for {longer} --max-iterations {more}` gives it more of both, as all its "
+    "iterations are used, too; then `loopsup resume`",
+}
+
 
 def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
     """State, reason and next step, like `waiting: the next wake is at 14:32:00, in 7m`."""
@@ -97,6 +106,8 @@ def pause_words(loop: Status) -> tuple[str, str]:
     """Why the loop is paused and what to do next."""
     reason = safe(loop.get("pauseReason"))
     why, then = _PAUSED.get(reason, (reason, "`loopsup resume` goes on"))
+    if reason not in ("iteration_limit", "unknown_version") and loop["iterationCount"] >= loop["maxIterations"]:
+        then = _USED_UP.get(reason, _USED_UP[""])  # a resume alone would be refused
     return why, then.format(longer=show_duration(_longer(loop)), more=_more(loop))
 
 

@@ -20,7 +20,7 @@ from loopsup.store.files import storage_error
 from loopsup.store.home import user_home
 
 KEPT = ("PATH", "LOOPSUP_HOME", "LOOPSUP_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
-VIA_SHELL = """/bin/sh -c 'exec "$$0" "$$@"'"""
+VIA = "/usr/bin/env"  # starts what systemd would not take as the first word; no shell
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
 
 
@@ -62,7 +62,11 @@ def systemd_word(text: str) -> str:
 def systemd_command(command: Sequence[str]) -> str:
     """A command line for ExecStart=. Of a program's own path systemd takes no quotes, and leaves `$$` as it is."""
     words = " ".join(map(systemd_word, command))
-    return f"{VIA_SHELL} {words}" if any(character in command[0] for character in "'\"\\$") else words
+    if not any(character in command[0] for character in "'\"\\$"):
+        return words
+    if "=" in command[0]:  # env would take it for an assignment
+        raise UsageError(f"systemd cannot start {command[0]!a}; install loopsup in a directory with a plainer name")
+    return f"{VIA} {words}"
 
 
 def systemd_service(

@@ -1,9 +1,9 @@
 """What stands on the program's screen: for the adapter to read, and to be drawn for who comes late.
 
 Drawing costs a microsecond or two a byte, and a hundred at worst, so a program that floods its screen must not hold
-the event loop: output is drawn in slices, each ended by time, and of a long backlog only the end is, as nobody could
-read the rest. Who comes late gets what is drawn, and behind it the bytes that are not, for its own terminal to draw.
-Text read from here is plain: cells hold no control characters.
+the event loop: output is drawn in slices, each ended by the processor time it took, and of a long backlog only the
+end is, as nobody could read the rest. Who comes late gets what is drawn, and behind it the bytes that are not, for
+its own terminal to draw. Text read from here is plain: cells hold no control characters.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from loopsup.clock import processor_s
 from loopsup.terminal.child import Size
 
-SLICE_S = 0.01  # drawing at a stretch: nothing else waits longer
+SLICE_S = 0.05  # processor time of drawing at a stretch: a whole screen in colours, which is never seen half drawn
 PIECE = 128  # bytes after which the time is looked at; the worst of them take as long as a slice
 LAST = 4 * 1024  # bytes drawn of what a program leaves behind, at once: its last rows, for people
 PAUSE_S = 0.002  # between two slices
@@ -88,7 +89,7 @@ class Picture:
         self._backlog = bytearray()
         self._lines: list[str] | None = None  # as long as nothing is drawn
         self._timer: asyncio.Handle | None = None
-        self._now = asyncio.get_running_loop().time
+        self._now: Callable[[], float] = processor_s
 
     @property
     def current(self) -> bool:

@@ -93,10 +93,10 @@ def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("/opt/a b%/ü/python", '"/opt/a b%%/ü/python"'),
         # systemd takes no quotes or backslash in the path of a program, and reads `$$` there as it stands.
-        ("/o'b/py", """/bin/sh -c 'exec "$$0" "$$@"' "/o'b/py\""""),
-        ('/"b"/py', """/bin/sh -c 'exec "$$0" "$$@"' "/\\"b\\"/py\""""),
-        ("/b\\x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/b\\\\x/py\""""),
-        ("/$x/py", """/bin/sh -c 'exec "$$0" "$$@"' "/$$x/py\""""),
+        ("/o'b/py", """/usr/bin/env "/o'b/py\""""),
+        ('/"b"/py', """/usr/bin/env "/\\"b\\"/py\""""),
+        ("/b\\x/py", """/usr/bin/env "/b\\\\x/py\""""),
+        ("/$x/py", """/usr/bin/env "/$$x/py\""""),
     ],
 )
 def test_a_program_in_an_odd_place(
@@ -108,6 +108,13 @@ def test_a_program_in_an_odd_place(
     service = (machine.units / "loopsup-tick.service").read_text().splitlines()
     assert f'ExecStart={started} "-P" "-m" "loopsup" "tick" "--detach"' in service
     capsys.readouterr()
+
+
+def test_a_program_systemd_cannot_start_at_all_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.tool("systemctl", FAKE)
+    monkeypatch.setattr(sys, "executable", "/o'b/a=b/py")
+    assert run(["install-timer", "systemd"]) == 2
+    assert not machine.units.exists()
 
 
 @pytest.mark.parametrize("kind", ["systemd", "launchd"])

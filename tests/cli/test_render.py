@@ -316,6 +316,36 @@ def test_every_pause_reason_says_what_to_do_next(reason: str, first: str) -> Non
     assert text(status(paused), 200).split("\n")[0] == first
 
 
+@pytest.mark.parametrize(
+    ("reason", "first"),
+    [
+        (
+            "user",
+            "paused: you paused it. All its iterations are used: `loopsup update --max-iterations 100` gives it "
+            "more, then `loopsup resume`.",
+        ),
+        (
+            "blocked",
+            "paused: the agent is blocked and needs you. Clear it up, give it more iterations, as all are used "
+            "(`loopsup update --max-iterations 100`), then `loopsup resume`.",
+        ),
+        (
+            "duration_limit",
+            "paused: its time is used up. `loopsup update --for 2d --max-iterations 100` gives it more of both, as "
+            "all its iterations are used, too; then `loopsup resume`.",
+        ),
+        (
+            "iteration_limit",
+            "paused: all its iterations are used up. `loopsup update --max-iterations 100` gives it more, "
+            "then `loopsup resume`.",
+        ),
+    ],
+)
+def test_a_resume_that_would_be_refused_is_not_offered(reason: str, first: str) -> None:
+    paused = loop(state="paused", pauseReason=reason, nextDueAt=None, iterationCount=50)
+    assert text(status(paused), 200).split("\n")[0] == first
+
+
 @pytest.mark.parametrize("state", ["completed", "failed", "stopped"])
 def test_an_ended_loop_has_no_time_left_to_speak_of(state: str) -> None:
     assert "\ntime       41m of 24h\n" in text(status(loop(state=state)))

@@ -238,4 +238,4 @@ def test_a_killed_pi_takes_its_tool_along() -> None:
         pi.kill(pi.the_pi().pid)
         pi.wait(expect=14)
         pi.until_over(tool)
-        assert not list((pi.home / "run").glob("pi-*"))  # nor is its socket left
+        pi.wait_for(lambda: not list((pi.home / "run").glob("pi-*")), "the end of its socket")  # nor is that left

@@ -111,11 +111,11 @@ class ModelServer:
         with self._lock:
             self._script.extend(replies)
 
-    def wait_for_requests(self, count: int, timeout: float = 60.0) -> list[Body]:
+    def wait_for_requests(self, count: int, timeout: float = 120.0) -> list[Body]:
         """The bodies, once there are at least `count`; TimeoutError."""
         return self._wait(lambda: len(self.requests) >= count, timeout, f"{count} requests")
 
-    def wait_for_hangups(self, count: int, timeout: float = 60.0) -> list[Body]:
+    def wait_for_hangups(self, count: int, timeout: float = 120.0) -> list[Body]:
         """Until `count` hanging replies were left by their client; TimeoutError."""
         return self._wait(lambda: self.hangups >= count, timeout, f"{count} hangups")
 
