@@ -65,7 +65,7 @@ def in_force() -> dict[str, tuple[Any, bool]]:
     for section, keys in known.items():
         for key in keys:
             full = f"{section}.{key}" if section else key
-            said = sections[section].get(key)
+            said = _plain(sections[section].get(key))
             found[full] = (defaults.get(full), True) if said is None else (said, False)
     return found
 
@@ -121,3 +121,12 @@ def text_lines(path: str, settings: Mapping[str, tuple[Any, bool]], *, exists: b
 def _toml(value: Any) -> str:
     """A text, a number, a truth value or a list of texts; TOML spells these as JSON does."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Itself; its kind where JSON has nothing like it: a date or nan, as only [continuity] may have."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):  # the latter also for a whole number of thousands of digits
+        return f"a wrong value ({type(value).__name__})"
+    return value

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loopsup.cli.common import JsonOption, here, out_json
@@ -36,7 +37,7 @@ class Finding:
 
 def doctor(as_json: JsonOption = False) -> int:
     """Look for what is wrong or missing on this machine."""
-    found = [finding for check in CHECKS for finding in _guarded(check)]
+    found = [finding for check in CHECKS for finding in _guarded(check, check.__name__.strip("_"))]
     wrong = any(finding.level == PROBLEM for finding in found)
     if as_json:
         out_json({"version": VERSION, "ok": not wrong, "findings": [asdict(finding) for finding in found]})
@@ -45,12 +46,12 @@ def doctor(as_json: JsonOption = False) -> int:
     return LoopsupError.exit if wrong else EXIT_DONE
 
 
-def _guarded(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What a check finds; an error of ours that stops it is a finding itself."""
+def _guarded(check: Callable[[], Iterator[Finding]], about: str) -> Iterator[Finding]:
+    """What a check finds; an error of ours that stops it is a finding itself, of `about`."""
     try:
         yield from check()
     except LoopsupError as error:
-        yield Finding(PROBLEM, check.__name__.strip("_"), error.message)
+        yield Finding(PROBLEM, about, error.message)
 
 
 def _print(found: Sequence[Finding]) -> None:
@@ -161,7 +162,7 @@ def _sessions() -> Iterator[Finding]:
     from loopsup.store.sessions import list_sessions
 
     entries = list_sessions(find_home())
-    found = [finding for entry in entries for finding in _session(entry)]
+    found = [each for entry in entries for each in _guarded(partial(_session, entry), f"session {entry.name}")]
     yield from found
     if not found:
         count = "no session" if not entries else _count(len(entries), "session")
@@ -201,11 +202,15 @@ def _damage(entry: Entry) -> Iterator[tuple[str, int]]:
 
 
 def _silent(entry: Entry) -> bool:
+    """Nobody answers, and yet somebody holds it: one that has closed meanwhile is no problem."""
     from pathlib import Path
 
     from loopsup.cli.ls import ask
+    from loopsup.store.lock import probe
 
-    return entry.identity is not None and ask(Path(entry.identity.socket)) is None
+    if entry.identity is None or ask(Path(entry.identity.socket)) is not None:
+        return False
+    return probe(entry.folder) is not None
 
 
 def _unowned(entry: Entry, about: str) -> Iterator[Finding]:

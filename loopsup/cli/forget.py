@@ -97,13 +97,15 @@ def _kept(entry: Entry) -> str | None:
 
 def _removed(home: Home, entry: Entry, *, named: bool) -> bool:
     """Remove it under its lock, so that nobody opens it meanwhile. Somebody was faster: not removed."""
-    from loopsup.store.folders import remove
+    from loopsup.store.folders import is_ours, remove
     from loopsup.store.lock import LockHeldError, SessionLock
     from loopsup.store.sessions import peek
 
     if (why := _kept(entry)) is not None and named:
         raise RefusedError(why)
-    if not entry.folder.is_dir():  # a name that leads nowhere: the agent's folder was deleted
+    if entry.folder.is_file():
+        raise RefusedError(f"{entry.unreadable}; no session of loopsup is a file, so it is not removed")
+    if not is_ours(home, entry.name):  # a name that leads nowhere, as the agent's folder was deleted, or elsewhere
         remove(home, entry.name)
         return True
     try:

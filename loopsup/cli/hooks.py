@@ -118,9 +118,10 @@ def _show(as_json: bool) -> int:
 
 def _set(hook: str | None, as_json: bool) -> int:
     not_for_agents("choose the hook")
-    from loopsup.store.config_edit import set_hook
+    from loopsup.store.config_edit import check_place, set_hook
     from loopsup.store.hooks import find_hook
 
+    check_place()  # before anything is copied beside it
     path = None if hook is None else _chosen(hook)
     written = set_hook(path)
     found = find_hook()
@@ -154,11 +155,11 @@ def _chosen(hook: str) -> Path:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    from loopsup.store.files import storage_error, write_atomic
+    from loopsup.store.files import read_at_once, storage_error, write_atomic
 
     content = source.read_bytes()
     try:
-        if target.exists() and target.read_bytes() != content:
+        if target.exists() and read_at_once(target, len(content) + 1) != content:
             raise RefusedError(
                 f"{target} is there already and differs from the ready hook; enable it by that path, or move it away"
             )

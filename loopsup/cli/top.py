@@ -5,6 +5,7 @@ It only looks: no key changes a session, and leaving changes nothing. Without a 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
@@ -23,8 +24,10 @@ ENDED = frozenset({"completed", "failed", "stopped"})
 
 def top() -> int:
     """Watch every session on this machine."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("top needs a terminal; in a script use: loopsup ls --json")
+    if os.environ.get("TERM", "dumb") == "dumb":
+        raise UsageError("top needs a terminal that can do more than TERM says; use: loopsup ls")
     from loopsup.cli import top_view
 
     top_view.run(look)
@@ -33,8 +36,6 @@ def top() -> int:
 
 def look() -> list[Status]:
     """The status of every session as it is now. StorageError where the state home cannot be used."""
-    import os
-
     from loopsup.clock import supervisors_clock
     from loopsup.store import home, sessions
 

@@ -18,7 +18,7 @@ from loopsup.core.limits import MINUTE
 from loopsup.errors import ConfigError
 from loopsup.store import config_values as values
 from loopsup.store.config_values import Check
-from loopsup.store.files import storage_error
+from loopsup.store.files import read_at_once, storage_error
 from loopsup.store.home import user_home
 
 MAX_BYTES = 1024 * 1024
@@ -124,7 +124,7 @@ def load_table(env: Mapping[str, str] = os.environ) -> dict[str, Any]:
     path = config_path(env)
     try:
         return tomllib.loads(read_text(path, must_exist=bool(env.get("LOOPSUP_CONFIG"))))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{os.fsdecode(path)} is not valid TOML: {error}") from error
 
 
@@ -135,8 +135,7 @@ def _expanded(name: str, env: Mapping[str, str]) -> str:
 def read_text(path: Path, *, must_exist: bool = False) -> str:
     """What stands in the file. ConfigError where that can be no configuration; StorageError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_at_once(path, MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{os.fsdecode(path)} is larger than {MAX_BYTES} bytes, so it is not a configuration")
         return content.decode("utf-8")

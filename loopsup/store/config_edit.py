@@ -24,10 +24,21 @@ _TABLE = re.compile(r"\s*\[")
 NEW_MODE = 0o600  # as write_atomic makes it
 
 
-def set_hook(hook: Path | None, env: Mapping[str, str] = os.environ) -> Path:
-    """Name `hook` as the attention hook (None: name none); the file that was written. ConfigError, StorageError."""
+def check_place(env: Mapping[str, str] = os.environ) -> Path:
+    """The configuration's path, where it can be changed. ConfigError, StorageError.
+
+    What is no file is left alone: root would replace /dev/null itself.
+    """
     load_config(env)  # one that is wrong already is not ours to repair
     path = config_path(env)
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{os.fsdecode(path)} is no file, so no hook can be named in it")
+    return path
+
+
+def set_hook(hook: Path | None, env: Mapping[str, str] = os.environ) -> Path:
+    """Name `hook` as the attention hook (None: name none); the file that was written. ConfigError, StorageError."""
+    path = check_place(env)
     before = read_text(path)
     after = with_hook(before, None if hook is None else os.fspath(hook), os.fsdecode(path))
     if after == before:

@@ -61,6 +61,14 @@ def read_private(path: Path, limit: int) -> bytes:
     return content
 
 
+def read_at_once(path: Path, limit: int) -> bytes:
+    """Up to `limit` bytes of a file that need not be ours. OSError, also for what one would have to wait for."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe and no file", os.fsdecode(path))
+        return file.read(limit) or b""
+
+
 def sync(fd: int) -> None:
     """Onto the medium: on macOS fsync alone stops at the drive's cache."""
     full = getattr(fcntl, "F_FULLFSYNC", None)

@@ -19,6 +19,7 @@ from loopsup.errors import RefusedError, StorageError
 from loopsup.store import lock as locks
 from loopsup.store.files import storage_error, sync_dir
 from loopsup.store.home import Home, check_private
+from loopsup.store.identity import NAME as IDENTITY
 from loopsup.store.identity import Identity, load_identity, save_identity
 from loopsup.store.lock import LockHeldError, SessionLock, creation_lock, probe
 from loopsup.store.sessions import check_name, valid_name
@@ -116,23 +117,34 @@ def remove(home: Home, name: str, lock: SessionLock | None = None) -> None:
     folder = Path(os.path.realpath(link))
     if lock is None and folder.is_dir() and (owner := probe(folder)) is not None:
         raise LockHeldError(owner)
+    ours = is_ours(home, name)
     socket: Path | None = None
-    with contextlib.suppress(StorageError):
-        socket = Path(load_identity(folder).socket)
-    ours = folder.is_dir() and (folder.suffix == SUFFIX or folder == Path(os.path.realpath(home.sessions), name))
     if ours:
         check_private(folder)
+        with contextlib.suppress(StorageError):
+            socket = Path(load_identity(folder).socket)
     try:
+        if ours:
+            gone = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
+            folder.rename(gone)  # all at once: nobody makes a lock of its own in what is half removed
         if link.is_symlink():
             link.unlink()
         if ours:
-            shutil.rmtree(folder)
+            shutil.rmtree(gone)
         sync_dir(home.sessions)
     except OSError as error:
         raise storage_error("cannot remove", folder, error) from error
     if socket is not None and socket.suffix == ".sock":
         with contextlib.suppress(OSError):
             socket.unlink()
+
+
+def is_ours(home: Home, name: str) -> bool:
+    """A session's folder is where its name leads to, and not just one that is called like that."""
+    folder = Path(os.path.realpath(home.sessions / name))
+    if folder == Path(os.path.realpath(home.sessions), name):
+        return folder.is_dir()
+    return folder.suffix == SUFFIX and (folder / IDENTITY).is_file()
 
 
 def _free(home: Home, name: str) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from loopsup.errors import LoopsupError
 from loopsup.store.config import MAX_BYTES, load_config
+from loopsup.store.files import read_at_once
 from loopsup.store.home import user_home
 
 
@@ -52,8 +53,7 @@ def _loop_json(env: Mapping[str, str]) -> Path:
 def _from_loop_json(path: Path) -> Hook:
     shown = os.fsdecode(path)
     try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(MAX_BYTES).decode("utf-8"))
+        content = json.loads(read_at_once(path, MAX_BYTES).decode("utf-8"))
     except FileNotFoundError:
         return Hook()
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -80,3 +81,23 @@ def test_a_wrong_file_is_told(run: Run, file: Path, text: str) -> None:
 def test_what_it_cannot_do(run: Run) -> None:
     assert run("config", "edit").code == 2
     assert run("config").code == 2
+
+
+@pytest.mark.parametrize("wrong", ["1979-05-27", "nan", "0x" + "f" * 5000])
+def test_a_wrong_value_that_json_has_not_is_shown_as_one(run: Run, file: Path, wrong: str) -> None:
+    file.write_text(f"[continuity]\nmax_resumes = {wrong}\n")
+    assert 'max_resumes = "a wrong value (' in run("config", "show").out
+    said = run("config", "show", "--json").json["settings"]["continuity.max_resumes"]
+    assert (str(said["value"]).startswith("a wrong value ("), said["default"]) == (True, False)
+
+
+def test_a_pipe_is_not_waited_for(run: Run, file: Path) -> None:
+    os.mkfifo(file)
+    result = run("config", "show")
+    assert (result.code, "it is a pipe and no file" in result.err) == (1, True)
+
+
+def test_nested_deeper_than_can_be_read(run: Run, file: Path) -> None:
+    file.write_text("x = " + "[" * 20_000)
+    result = run("config", "show")
+    assert (result.code, "is not valid TOML" in result.err) == (2, True)

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from loopsup.cli import doctor
 from loopsup.clock import wall_ms
 from loopsup.core.model import Driver, Paused, PauseReason, Stopped
 from loopsup.store import ticks
 from loopsup.store.identity import load_identity, save_identity
+from loopsup.store.lock import Owner
+from loopsup.store.sessions import peek
 from loopsup.wire.control import Response
 from tests.cli import plugin
 from tests.cli.conftest import Run
@@ -132,3 +135,17 @@ def test_what_an_agent_wrote_acts_on_no_terminal(run: Run, sessions: Sessions) -
     save_identity(folder, odd)
     (folder / "events.jsonl").write_bytes(b"\x1b[31m\n")
     assert "\x1b" not in run("doctor").out
+
+
+def test_a_session_that_cannot_be_looked_at_hides_no_other(run: Run, sessions: Sessions) -> None:
+    os.mkfifo(sessions.make("a", a_loop(Stopped(NOW.wall))) / "events.jsonl")
+    sessions.make("lost", a_loop(driver=Driver.TICK))
+    ((level, text),) = findings(run, "session a", 1)
+    assert (level, "is not a regular file" in text) == ("problem", True)
+    assert len(findings(run, "ticks", 1)) == 1
+
+
+def test_a_session_that_closes_just_now_is_no_problem(run: Run, sessions: Sessions) -> None:
+    sessions.make("work", a_loop(Stopped(NOW.wall)))
+    seen = replace(peek(sessions.home, "work"), owner=Owner(1))
+    assert list(doctor._session(seen)) == []

@@ -155,3 +155,40 @@ def test_without_any_state_there_is_nothing_to_remove(run: Run, sessions: Sessio
     assert run("forget", "--ended").code == 0
     assert run("forget").code == 3
     assert not sessions.home.root.exists()
+
+
+def test_a_folder_that_is_only_called_like_a_session_stays(run: Run, sessions: Sessions) -> None:
+    sessions.make("other", None)
+    mine = sessions.cwd / "mine.loopsup"
+    mine.mkdir(mode=0o700)
+    (mine / "data").write_text("x")
+    (sessions.home.sessions / "work").symlink_to(mine)
+    assert run("forget", "--session", "work").code == 0
+    assert (names(sessions), os.listdir(mine)) == (["other"], ["data"])
+
+
+def test_a_second_name_takes_no_socket_of_the_first(run: Run, sessions: Sessions) -> None:
+    folder = sessions.make("first", OVER)
+    socket = Path(load_identity(folder).socket)
+    socket.touch()
+    (sessions.home.sessions / "second").symlink_to(folder)
+    assert run("forget", "--session", "second").code == 0
+    assert (names(sessions), socket.exists()) == (["first"], True)
+
+
+def test_a_file_where_a_session_should_be_is_not_said_to_be_removed(run: Run, sessions: Sessions) -> None:
+    sessions.make("other", None)
+    (sessions.home.sessions / "work").write_text("x")
+    result = run("forget", "--session", "work")
+    assert (result.code, result.out, names(sessions)) == (4, "", ["other", "work"])
+
+
+def test_whoever_comes_while_it_goes_finds_all_of_it_or_nothing(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = sessions.make("work", OVER)
+    seen: list[bool] = []
+    real = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", lambda path: (seen.append(folder.exists()), real(path)))
+    folders.remove(sessions.home, "work")
+    assert (seen, os.listdir(sessions.home.sessions)) == ([False], [])

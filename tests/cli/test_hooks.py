@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.errors import ConfigError
+from loopsup.store import config_edit
 from loopsup.store.config_edit import with_hook
 from tests.cli.conftest import Run
 
@@ -118,3 +119,22 @@ def test_the_hook_in_force_is_tried_with_an_event(run: Run, tmp_path: Path) -> N
     failed = run("hooks", "test", "--json")
     assert failed.code == 1
     assert (failed.json["ok"], failed.json["hook"]["exit"], failed.json["hook"]["stderr"]) == (False, 7, "no\n")
+
+
+def test_what_is_no_file_is_left_alone(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "odd" / "config.toml"
+    odd.parent.mkdir()
+    odd.symlink_to(os.devnull)
+    monkeypatch.setenv("LOOPSUP_CONFIG", str(odd))
+    monkeypatch.setattr(config_edit, "write_atomic", lambda *_: pytest.fail("never: whoever is root replaces it"))
+    result = run("hooks", "enable", "append-log")
+    assert (result.code, "is no file" in result.err) == (2, True)
+    assert os.listdir(odd.parent) == ["config.toml"], "nothing was copied beside it"
+
+
+def test_a_pipe_where_the_copy_goes_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "loopsup" / "hooks"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "append-log")
+    result = run("hooks", "enable", "append-log")
+    assert (result.code, "it is a pipe and no file" in result.err) == (1, True)

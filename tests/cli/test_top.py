@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from loopsup.cli import top
 from loopsup.core.model import Completed, Paused, PauseReason, Queued, State, Waiting
+from loopsup.errors import UsageError
 from tests.cli.conftest import Run
 from tests.cli.support import NOW, a_loop, status_of
 
@@ -63,3 +65,16 @@ def test_every_reason_and_every_state_has_a_place() -> None:
 def test_without_a_terminal_it_says_what_to_use(run: Run) -> None:
     result = run("top")
     assert (result.code, "loopsup ls --json" in result.err) == (2, True)
+
+
+def test_without_any_standard_input_or_with_a_dumb_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "dumb")
+    for stdin, said in ((None, "loopsup ls --json"), (Terminal(), "than TERM says")):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        with pytest.raises(UsageError, match=said):
+            top.top()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,9 @@ def test_a_broken_configuration_is_shown_too(env: dict[str, str]) -> None:
     loop_json(env).mkdir()
     Path(env["LOOPSUP_CONFIG"]).write_text("")
     assert find_hook(env) == Hook(problem=f"cannot read {loop_json(env)}: Is a directory")
+
+
+def test_a_pipe_in_the_place_of_loop_json_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "loop.json")
+    nowhere = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "PI_CODING_AGENT_DIR": str(tmp_path)}
+    assert "it is a pipe and no file" in (find_hook(nowhere).problem or "")
