@@ -45,7 +45,9 @@ def parse(args: Sequence[str]) -> Options:
                 raise ValueError(f"--run needs a command; {USAGE}")
             break
         if name not in ("--file", "--turns", "--script"):
-            raise ValueError(f"the demo agent does not know the argument '{name}'; {USAGE}")
+            raise ValueError(
+                f"the demo agent does not know the argument '{name}' (options of loopsup stand before --); {USAGE}"
+            )
         if not equals and not rest:
             raise ValueError(f"{name} needs a value; {USAGE}")
         if name in given:

@@ -90,7 +90,7 @@ def need(session: Session, request: Request, timeout_s: float | None = None) -> 
     if response is None:
         raise SupervisorGoneError(
             f"session '{session.name}' has no supervisor, so there is no agent to {request.verb}; "
-            f"`loopsup resume --session {session.name}` brings it back"
+            f"`loopsup resume --session {session.name}` brings a paused loop back"
         )
     return response
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopsup.cli.common import JsonOption, here, out_json
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from loopsup.store.sessions import Entry
 
 VERSION = 1
+FULL_BYTES = 1024 * 1024  # below this a disk is full: one message of an agent may be larger
 LOW_BYTES = 100 * 1024 * 1024  # free space below which a night's events and an agent's own files may not fit
 TICK_LATE_MS = 10 * 60_000  # the slowest timer anybody sets for ticks is told of after two of its rounds
 
@@ -37,7 +39,7 @@ class Finding:
 
 def doctor(as_json: JsonOption = False) -> int:
     """Look for what is wrong or missing on this machine."""
-    found = [finding for check in CHECKS for finding in _guarded(check, check.__name__.strip("_"))]
+    found = list(_each_once(each for check in CHECKS for each in _guarded(check, check.__name__.strip("_"))))
     wrong = any(finding.level == PROBLEM for finding in found)
     if as_json:
         out_json({"version": VERSION, "ok": not wrong, "findings": [asdict(finding) for finding in found]})
@@ -52,6 +54,15 @@ def _guarded(check: Callable[[], Iterator[Finding]], about: str) -> Iterator[Fin
         yield from check()
     except LoopsupError as error:
         yield Finding(PROBLEM, about, error.message)
+
+
+def _each_once(found: Iterable[Finding]) -> Iterator[Finding]:
+    """What keeps several checks from looking (a wrong configuration) is told once."""
+    told = set()
+    for finding in found:
+        if finding.level == OK or finding.text not in told:
+            yield finding
+        told.add(finding.text)
 
 
 def _print(found: Sequence[Finding]) -> None:
@@ -146,15 +157,31 @@ def _state() -> Iterator[Finding]:
 
     home = find_home()
     if not home.check():
-        yield Finding(OK, "state", f"{home.root} will be made with the first session")
+        yield _not_made(home.root)
         return
     free = shutil.disk_usage(home.root).free
-    if free < LOW_BYTES:
+    if free < FULL_BYTES:
+        yield Finding(
+            PROBLEM, "state", f"the disk of {home.root} is full, so nothing is handed over; free some space"
+        )
+    elif free < LOW_BYTES:
         yield Finding(
             WARNING, "state", f"{home.root} has {free // 1024**2} MB left; nothing is handed over on a full disk"
         )
     else:
         yield Finding(OK, "state", os.fsdecode(home.root))
+
+
+def _not_made(root: Path) -> Finding:
+    """Whether the first session could make it."""
+    from loopsup.store.home import check_private
+
+    if root.exists():
+        check_private(root)
+    above = next(each for each in (root, *root.parents) if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return Finding(PROBLEM, "state", f"{root} cannot be made in {above}; set LOOPSUP_HOME to another place")
+    return Finding(OK, "state", f"{root} will be made with the first session")
 
 
 def _sessions() -> Iterator[Finding]:
@@ -175,15 +202,17 @@ def _session(entry: Entry) -> Iterator[Finding]:
     if entry.identity is None:
         yield Finding(PROBLEM, about, f"{entry.unreadable}; it can be removed: loopsup forget --session {entry.name}")
         return
+    if entry.tail.last is None and entry.tail.damaged:
+        path = entry.folder / "journal.jsonl"
+        text = f"nothing in {path} can be read, so what its loop was is lost; see: loopsup logs"
+        yield Finding(PROBLEM, about, text)
     for name, damaged in _damage(entry):
         lines = "a damaged line" if damaged == 1 else f"{damaged} damaged lines"
         yield Finding(WARNING, about, f"{lines} in {entry.folder / name}, skipped; all the others are read")
     if entry.owner is None:
         yield from _unowned(entry, about)
-    elif _silent(entry):
-        pid = entry.owner.pid or "unknown"
-        text = f"its supervisor (process {pid}) does not answer; see {entry.folder / 'supervisor.log'}, then end it"
-        yield Finding(PROBLEM, about, text)
+    else:
+        yield from _owned(entry, about)
 
 
 def _damage(entry: Entry) -> Iterator[tuple[str, int]]:
@@ -201,16 +230,20 @@ def _damage(entry: Entry) -> Iterator[tuple[str, int]]:
         yield "events.jsonl", events.damaged
 
 
-def _silent(entry: Entry) -> bool:
-    """Nobody answers, and yet somebody holds it: one that has closed meanwhile is no problem."""
-    from pathlib import Path
-
+def _owned(entry: Entry, about: str) -> Iterator[Finding]:
+    """What its supervisor says. Where it does not: one that has closed meanwhile is no problem."""
     from loopsup.cli.ls import ask
     from loopsup.store.lock import probe
 
-    if entry.identity is None or ask(Path(entry.identity.socket)) is not None:
-        return False
-    return probe(entry.folder) is not None
+    assert entry.identity is not None
+    status = ask(Path(entry.identity.socket))
+    if status is not None:
+        if status["session"]["problem"]:
+            yield Finding(PROBLEM, about, status["session"]["problem"])
+    elif (owner := probe(entry.folder)) is not None:
+        log, pid = entry.folder / "supervisor.log", owner.pid or "unknown"
+        text = f"its supervisor (process {pid}) does not answer; see {log}, then end it"
+        yield Finding(PROBLEM, about, text)
 
 
 def _unowned(entry: Entry, about: str) -> Iterator[Finding]:

@@ -75,7 +75,15 @@ def _one(home: Home, name: str | None) -> Entry:
     from loopsup.store.sessions import choose, peek
 
     wanted = selection.wanted_name(name)
-    return choose(home, here()) if wanted is None else peek(home, wanted)
+    if wanted is not None:
+        return peek(home, wanted)
+    entry = choose(home, here())
+    if entry.problem is not None:
+        raise RefusedError(
+            f"not all of session '{entry.name}' can be read ({entry.problem}), so nobody can say whether it is over; "
+            f"name it to remove it all the same: loopsup forget --session {entry.name}"
+        )
+    return entry
 
 
 def _over(entry: Entry, before: int | None) -> bool:

@@ -128,10 +128,11 @@ def _set(hook: str | None, as_json: bool) -> int:
     if as_json:
         out_json({"version": VERSION, "path": found.path, "source": found.source, "problem": found.problem})
         return EXIT_DONE
-    what = (
-        f"the attention hook is {path}; try it with: loopsup hooks test" if path is not None else "no hook is named"
-    )
-    _write(f"{what} ({os.fsdecode(written)})")
+    where = os.fsdecode(written)
+    if path is None:
+        _write(f"{where} names no hook")
+    else:
+        _write(f"{where} names the attention hook {path}; try it with: loopsup hooks test")
     if path is None and found.path is not None:
         _write(f"still in force: {found.path}, named by {found.source}")
     return EXIT_DONE

@@ -35,9 +35,13 @@ def _faults(policy: Policy, after_ms: int | None) -> list[str]:
         faults.append(f"--min-delay {show(low)} is longer than --max-delay {show(high)}")
     match policy.rhythm:
         case Fixed(every) if every < low:
-            faults.append(f"--every {show(every)} is shorter than --min-delay {show(low)}")
+            faults.append(
+                f"--every {show(every)} is shorter than --min-delay {show(low)}; give a shorter --min-delay, too"
+            )
         case Fixed(every) if every > high:
-            faults.append(f"--every {show(every)} is longer than --max-delay {show(high)}")
+            faults.append(
+                f"--every {show(every)} is longer than --max-delay {show(high)}; give a longer --max-delay, too"
+            )
         case _:
             pass
     if not 1 <= policy.max_iterations <= MAX_ITERATIONS:

@@ -149,3 +149,41 @@ def test_a_session_that_closes_just_now_is_no_problem(run: Run, sessions: Sessio
     sessions.make("work", a_loop(Stopped(NOW.wall)))
     seen = replace(peek(sessions.home, "work"), owner=Owner(1))
     assert list(doctor._session(seen)) == []
+
+
+def test_what_keeps_several_checks_from_looking_is_told_once(run: Run, file: Path) -> None:
+    file.write_text("typo = 1\n")
+    found = [each for each in run("doctor", "--json").json["findings"] if "unknown key 'typo'" in each["text"]]
+    assert [(each["level"], each["about"]) for each in found] == [("problem", "configuration"), ("warning", "rules")]
+
+
+def test_a_state_home_that_cannot_be_made_is_a_problem(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("LOOPSUP_HOME", str(tmp_path / "file" / "state"))
+    ((level, text),) = findings(run, "state", 1)
+    assert (level, "set LOOPSUP_HOME to another place" in text) == ("problem", True)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("LOOPSUP_HOME", str(tmp_path / "open"))
+    ((level, text),) = findings(run, "state", 1)
+    assert (level, "other users may write" in text) == ("problem", True)
+
+
+def test_a_journal_of_which_nothing_can_be_read(run: Run, sessions: Sessions) -> None:
+    folder = sessions.make("work", a_loop(Paused(PauseReason.USER, None)))
+    (folder / "journal.jsonl").write_text("garbage\n")
+    found = findings(run, "session work", 1)
+    assert [level for level, _ in found] == ["problem", "warning"]
+    assert "what its loop was is lost" in found[0][1]
+    refused = run("forget")
+    assert (refused.code, "name it to remove it all the same" in " ".join(refused.err.split())) == (4, True)
+    assert folder.exists()
+
+
+def test_what_a_supervisor_names_as_its_problem(run: Run, sessions: Sessions) -> None:
+    status = status_of(a_loop())
+    status["session"]["problem"] = "the disk is full"
+    with sessions.live("work", a_loop(), status=Response(status)):
+        assert findings(run, "session work", 1) == [("problem", "the disk is full")]
