@@ -20,6 +20,7 @@ from loopsup.store.files import storage_error, write_atomic
 
 KEY = "on_attention"
 _LINE = re.compile(rf"\s*{KEY}\s*=")
+_VALUE = re.compile(rf"""\s*{KEY}\s*=\s*(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*')(?P<rest>[ \t]*(?:#[^\r\n]*)?)\r?\n?""")
 _TABLE = re.compile(r"\s*\[")
 NEW_MODE = 0o600  # as write_atomic makes it
 
@@ -65,7 +66,7 @@ def with_hook(text: str, hook: str | None, shown: str) -> str:
     top = next((at for at, each in enumerate(lines) if _TABLE.match(each)), len(lines))
     where = [at for at, each in enumerate(lines[:top]) if _LINE.match(each)]
     if where:
-        lines[where[0]] = line
+        lines[where[0]] = line and _as_before(lines[where[0]], line)
     else:
         lines.insert(0, line)
     after = "".join(lines)
@@ -80,3 +81,10 @@ def with_hook(text: str, hook: str | None, shown: str) -> str:
         what = f"put this line at its top: {line.strip()}" if hook is not None else f"take {KEY} out of it"
         raise ConfigError(f"{shown} is written in a way that is not changed safely; {what}")
     return after
+
+
+def _as_before(before: str, line: str) -> str:
+    """`line` with the comment and the line end of the one it replaces."""
+    found = _VALUE.fullmatch(before)
+    rest = found["rest"].rstrip() if found else ""
+    return line.removesuffix("\n") + rest + ("\r\n" if before.endswith("\r\n") else "\n")

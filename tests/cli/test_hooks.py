@@ -138,3 +138,18 @@ def test_a_pipe_where_the_copy_goes_is_not_waited_for(run: Run, tmp_path: Path) 
     os.mkfifo(folder / "append-log")
     result = run("hooks", "enable", "append-log")
     assert (result.code, "it is a pipe and no file" in result.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('on_attention = "/a"  # mine: "x"\nx = 1\n', 'on_attention = "/new"  # mine: "x"\nx = 1\n'),
+        (
+            'y = 2\r\non_attention = "/a\\"#b" # mine\r\nx = 1\r\n',
+            'y = 2\r\non_attention = "/new" # mine\r\nx = 1\r\n',
+        ),
+        ("on_attention='/a' #'", 'on_attention = "/new" #\'\n'),
+    ],
+)
+def test_the_comment_and_the_line_end_stay(before: str, after: str) -> None:
+    assert with_hook(before, "/new", "F") == after
