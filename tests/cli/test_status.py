@@ -8,6 +8,7 @@ import pytest
 
 from loopsup import client
 from loopsup.cli import acting
+from loopsup.core.limits import HOUR, MINUTE
 from loopsup.core.model import (
     Completed,
     Decision,
@@ -50,7 +51,7 @@ COUNTED = {
 SHOWN = [
     "iteration 3 of 50 · every 10m",
     "6 prompts sent · 9 LLM calls · 2 of 5 reminders used",
-    "\ntime       1m",
+    "\ntime       1h",
     " 24h",
     "continue (iteration 3",
     "two jobs still run",
@@ -63,7 +64,7 @@ def test_status_from_the_files_changes_nothing_and_never_claims_activity(
     run: Run, sessions: Sessions, phase: Phase
 ) -> None:
     """Case 194 and the truth rule."""
-    loop = a_loop(phase, **COUNTED)
+    loop = a_loop(phase, started_at=NOW.wall - HOUR - MINUTE, **COUNTED)
     sessions.make(loop=loop)
     before = sessions.journal()
     told = run("status", "--json")

@@ -135,8 +135,8 @@ def test_a_match_ends_the_response_and_the_model_tries_again(tmp_path: Path) -> 
         "abort",
         "assistant.turn_end",  # and no session.idle
         "user.message",
-        "assistant.turn_start",
         "ttsr_injection",
+        "assistant.turn_start",
         "assistant.message",
         "assistant.turn_end",
         "session.idle",
