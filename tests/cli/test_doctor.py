@@ -12,6 +12,7 @@ import pytest
 from loopsup.cli import doctor
 from loopsup.clock import wall_ms
 from loopsup.core.model import Driver, Paused, PauseReason, Stopped
+from loopsup.process import executable
 from loopsup.store import ticks
 from loopsup.store.identity import load_identity, save_identity
 from loopsup.store.lock import Owner
@@ -149,3 +150,14 @@ def test_a_session_that_closes_just_now_is_no_problem(run: Run, sessions: Sessio
     sessions.make("work", a_loop(Stopped(NOW.wall)))
     seen = replace(peek(sessions.home, "work"), owner=Owner(1))
     assert list(doctor._session(seen)) == []
+
+
+def test_in_a_directory_that_is_gone_the_agents_are_not_to_blame(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert [level for level, _ in findings(run, "agents", 1)] == ["ok"]
+    assert executable.missing("no-such-command", {"PATH": "/nowhere"}, "") is not None
