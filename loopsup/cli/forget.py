@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loopsup.cli import selection
-from loopsup.cli.common import JsonOption, SessionOption, here, not_for_agents, out_json
+from loopsup.cli.common import JsonOption, SessionOption, here, not_for_agents, out_json, warn
 from loopsup.core.durations import parse
-from loopsup.errors import EXIT_DONE, NotFoundError, RefusedError, UsageError
+from loopsup.errors import EXIT_DONE, NotFoundError, RefusedError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from loopsup.store.home import Home
@@ -53,9 +53,14 @@ def forget(
             raise NotFoundError("there is no session on this machine")
         return _tell([], as_json=as_json)
     with creation_lock(home.sessions):
-        wanted = [each for each in list_sessions(home) if _over(each, before)] if ended else [_one(home, session)]
-        gone = [each for each in wanted if _removed(home, each, named=not ended)]
-    return _tell(gone, as_json=as_json)
+        if not ended:
+            entry = _one(home, session)
+            return _tell([entry] if _removed(home, entry, named=True) else [], as_json=as_json)
+        gone, troubles = _all_removed(home, [each for each in list_sessions(home) if _over(each, before)])
+    if gone or as_json or not troubles:
+        _tell(gone, as_json=as_json)
+    warn(troubles)
+    return StorageError.exit if troubles else EXIT_DONE
 
 
 def _before(older_than: str | None) -> int | None:
@@ -131,6 +136,18 @@ def _removed(home: Home, entry: Entry, *, named: bool) -> bool:
         return why is None
     finally:
         lock.release()
+
+
+def _all_removed(home: Home, over: list[Entry]) -> tuple[list[Entry], list[str]]:
+    """Those that are gone, and a sentence for each that cannot be removed; it keeps no other."""
+    gone, troubles = [], []
+    for entry in over:
+        try:
+            if _removed(home, entry, named=False):
+                gone.append(entry)
+        except StorageError as error:
+            troubles.append(f"session '{entry.name}' stays: {error.message}")
+    return gone, troubles
 
 
 def _tell(gone: list[Entry], *, as_json: bool) -> int:

@@ -93,11 +93,11 @@ def _part(entry: Entry, status: Mapping[str, Any]) -> tuple[Mapping[str, Any], l
 def _write(path: Path, content: bytes) -> None:
     from loopsup.store.files import storage_error, write_atomic
 
-    if not path.parent.is_dir():
-        raise UsageError(f"there is no directory {path.parent} to write {path.name} into")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no file, so nothing is written there; leave --output out to print the page")
     try:
+        if not path.parent.is_dir():
+            raise UsageError(f"there is no directory {path.parent} to write {path.name} into")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no file, so nothing is written there; leave --output out to print the page")
         write_atomic(Path(os.path.realpath(path)), content)
     except OSError as error:
         raise storage_error("cannot write", path, error) from error

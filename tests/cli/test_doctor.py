@@ -12,6 +12,7 @@ import pytest
 from loopsup.cli import doctor
 from loopsup.clock import wall_ms
 from loopsup.core.model import Driver, Paused, PauseReason, Stopped
+from loopsup.process import executable
 from loopsup.store import ticks
 from loopsup.store.identity import load_identity, save_identity
 from loopsup.store.lock import Owner
@@ -187,3 +188,14 @@ def test_what_a_supervisor_names_as_its_problem(run: Run, sessions: Sessions) ->
     status["session"]["problem"] = "the disk is full"
     with sessions.live("work", a_loop(), status=Response(status)):
         assert findings(run, "session work", 1) == [("problem", "the disk is full")]
+
+
+def test_in_a_directory_that_is_gone_the_agents_are_not_to_blame(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert [level for level, _ in findings(run, "agents", 1)] == ["ok"]
+    assert executable.missing("no-such-command", {"PATH": "/nowhere"}, "") is not None

@@ -11,7 +11,9 @@ import pytest
 
 from loopsup.cli import forget
 from loopsup.core.model import Completed, Loop, Paused, PauseReason, Stopped
+from loopsup.errors import StorageError
 from loopsup.store import folders
+from loopsup.store.home import Home
 from loopsup.store.identity import load_identity, save_identity
 from loopsup.store.lock import SessionLock
 from tests.cli.conftest import Run
@@ -192,3 +194,22 @@ def test_whoever_comes_while_it_goes_finds_all_of_it_or_nothing(
     monkeypatch.setattr(shutil, "rmtree", lambda path: (seen.append(folder.exists()), real(path)))
     folders.remove(sessions.home, "work")
     assert (seen, os.listdir(sessions.home.sessions)) == ([False], [])
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(
+    run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        sessions.make(name, OVER)
+    real = folders.remove
+
+    def remove(home: Home, name: str, lock: SessionLock | None = None) -> None:
+        if name == "b":
+            raise StorageError("cannot remove b: Permission denied")
+        real(home, name, lock)
+
+    monkeypatch.setattr(folders, "remove", remove)
+    result = run("forget", "--ended", "--json")
+    assert (result.code, [each["name"] for each in result.json["forgotten"]]) == (1, ["a", "c"])
+    assert "session 'b' stays: cannot remove b" in " ".join(result.err.split())
+    assert names(sessions) == ["b"]

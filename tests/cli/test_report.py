@@ -120,3 +120,9 @@ def test_what_makes_no_sense_is_refused(run: Run, sessions: Sessions, argv: tupl
 def test_without_sessions(run: Run) -> None:
     assert run("report").code == 3
     assert "There is no session" in run("report", "--all").out
+
+
+def test_a_name_that_no_file_can_have_is_told(run: Run, sessions: Sessions) -> None:
+    sessions.make("work", None)
+    done = run("report", "--output", str(sessions.cwd / ("a" * 300)))
+    assert (done.code, "File name too long" in " ".join(done.err.split())) == (1, True)
