@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +22,23 @@ from tests.support.script import ms
 from tests.support.virtual import VirtualClock
 
 HOUR_S = 3600
+SEEN_S = 60.0  # real time, for a very busy machine
 BUSY = "the agent is not closed until the next wake: it has work in the background (process {})"
 CLOSED = "the agent is closed until the next wake (--park)"
 
 
-class Killed:
-    """Kills a process when it is closed."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.close = process.kill
+@contextlib.contextmanager
+def in_the_background(world: World) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the session's mark, until the end. The kernel shows an environment a moment after the start."""
+    mark = world.supervisor.identity.id
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, leftover.MARK: mark}) as process:
+        try:
+            give_up = time.monotonic() + SEEN_S
+            while process.pid not in {each.pid for each in leftover.marked(mark)}:
+                assert time.monotonic() < give_up
+            yield process
+        finally:
+            process.kill()
 
 
 async def begin(world: World, every: str = "1h", *, park: bool = True) -> None:
@@ -115,10 +125,9 @@ def test_work_in_the_background_keeps_it_and_is_told_once(tmp_path: Path) -> Non
     """What was there when the agent came up is its own; what came later may be work."""
 
     async def story(world: World, clock: VirtualClock) -> None:
-        env = {**os.environ, leftover.MARK: world.supervisor.identity.id}
-        with subprocess.Popen(["sleep", "600"], env=env) as own, contextlib.closing(Killed(own)):
+        with in_the_background(world):
             await begin(world)
-            with subprocess.Popen(["sleep", "600"], env=env) as work, contextlib.closing(Killed(work)):
+            with in_the_background(world) as work:
                 await asyncio.sleep(200)
                 assert world.adapter.newest.closed == 0
                 assert world.notices() == [BUSY.format(work.pid)]
@@ -132,9 +141,8 @@ def test_work_of_before_the_loop_keeps_it_too(tmp_path: Path) -> None:
     """The session lives already: a message or the loop before may have started something."""
 
     async def story(world: World, clock: VirtualClock) -> None:
-        env = {**os.environ, leftover.MARK: world.supervisor.identity.id}
         await world.supervisor.host.start()
-        with subprocess.Popen(["sleep", "600"], env=env) as work, contextlib.closing(Killed(work)):
+        with in_the_background(world) as work:
             response = await world.ask("start", objective="look", policy={"rhythm": ms("1h")}, park=True)
             assert response.error is None
             await world.until(lambda: world.place == ("waiting", None))
