@@ -14,32 +14,11 @@ from loopsup.store.journal import read_tail
 from loopsup.wire.events import EPHEMERAL, TURN_END, TURN_START
 from loopsup.wire.status import status_object
 from tests.shell.world import World, night
-from tests.support.fake_agent import Act, FakeAdapter, FakeAgent, dies, does, hangs, says, talks
+from tests.support.fake_agent import Act, FakeAdapter, FakeAgent, dies, does, errs, hangs, says, settles, talks
 from tests.support.script import call, policy_of
 from tests.support.virtual import VirtualClock
 
-
-def errs() -> Act:
-    """A request that fails; nothing more comes of it."""
-
-    async def job(agent: FakeAgent, prompt: Prompt) -> None:
-        agent.begin_turn()
-        agent.end_turn("error", error="401 unauthorized")
-        agent.settle()
-
-    return does(job)
-
-
-def settles() -> Act:
-    """Not even a request."""
-
-    async def job(agent: FakeAgent, prompt: Prompt) -> None:
-        agent.settle()
-
-    return does(job)
-
-
-REPLIES: dict[str, Act] = {"error": errs(), "empty": talks(""), "nothing": settles()}
+REPLIES: dict[str, Act] = {"error": errs("401 unauthorized"), "empty": talks(""), "nothing": settles()}
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)

@@ -31,13 +31,14 @@ from tests.support.fake_agent import (
     FakeAdapter,
     FakeAgent,
     dies,
-    does,
+    errs,
     hangs,
     late,
     never,
     raises,
     refuses,
     says,
+    settles,
     shrugs,
     start_fails,
     start_takes,
@@ -52,22 +53,6 @@ MORE = [*range(6), 113, 120, 150, 197]  # with those that once found a fault
 MOVES = 30
 SPANS = [0.0005, 0.3, 2, 12, 40, 70, 600, 1000, 3600, 9 * 3600]
 POLICY = {"rhythm": 10 * MINUTE, "minDelayMs": MINUTE, "maxDelayMs": DAY, "forMs": 2 * DAY, "maxIterations": 30}
-
-
-def errs() -> Act:
-    async def job(agent: FakeAgent, prompt: Prompt) -> None:
-        agent.begin_turn()
-        agent.end_turn("error", error="429 slow down")
-        agent.settle()
-
-    return does(job)
-
-
-def silent() -> Act:
-    async def job(agent: FakeAgent, prompt: Prompt) -> None:
-        agent.settle()
-
-    return does(job)
 
 
 ACTS: list[Callable[[], Act]] = [
@@ -93,7 +78,7 @@ ACTS: list[Callable[[], Act]] = [
     dies,
     lambda: dies(turn=False, after_s=3),
     errs,
-    silent,
+    settles,
 ]
 
 

@@ -258,6 +258,26 @@ def raises(error: Exception) -> Act:
     return answer
 
 
+def errs(error: str = "429 slow down") -> Act:
+    """A request that fails; nothing more comes of it."""
+
+    async def job(agent: FakeAgent, prompt: Prompt) -> None:
+        agent.begin_turn()
+        agent.end_turn("error", error=error)
+        agent.settle()
+
+    return does(job)
+
+
+def settles() -> Act:
+    """Not even a request."""
+
+    async def job(agent: FakeAgent, prompt: Prompt) -> None:
+        agent.settle()
+
+    return does(job)
+
+
 def dies(reason: str = "signal 9 (SIGKILL)", *, after_s: float = 0, turn: bool = True) -> Act:
     async def job(agent: FakeAgent, prompt: Prompt) -> None:
         if turn:
