@@ -126,7 +126,7 @@ def of_conversation(agent: str, conversation_id: str, file: Path | None) -> Sess
 
 def of_entry(entry: Entry) -> Session:
     if entry.identity is None:
-        raise StorageError(f"the session '{entry.name}' cannot be used: {entry.problem}")
+        raise StorageError(f"the session '{entry.name}' cannot be used: {entry.problem}; see: loopsup doctor")
     return Session(entry.name, entry.folder, entry.identity)
 
 

@@ -104,7 +104,7 @@ def get_session(home: Home, name: str, *, locked: bool = False) -> Entry:
         raise NotFoundError(f"there is no session '{name}'; see: loopsup ls")
     entry = _entry(home, name)
     if entry.identity is None:
-        raise StorageError(f"the session '{name}' cannot be used: {entry.problem}")
+        raise StorageError(f"the session '{name}' cannot be used: {entry.problem}; see: loopsup doctor")
     return entry
 
 
