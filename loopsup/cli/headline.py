@@ -58,6 +58,14 @@ _USED_UP: Mapping[str, str] = {
 }
 
 
+# Where the deadline passed while nobody was there: it is recorded at the next opening, and a resume would be refused.
+_TIME_IS_UP = "its time is used up meanwhile: `loopsup update --for {longer}` gives it more, then `loopsup resume`"
+_BOTH_ARE_UP = (
+    "its time and all its iterations are used up meanwhile: `loopsup update --for {longer} --max-iterations {more}` "
+    "gives it more of both, then `loopsup resume`"
+)
+
+
 def headline(loop: Status, now: int, zone: tzinfo | None) -> str:
     """State, reason and next step, like `waiting: the next wake is at 14:32:00, in 7m`."""
     state = loop["state"]
@@ -108,6 +116,8 @@ def pause_words(loop: Status) -> tuple[str, str]:
     why, then = _PAUSED.get(reason, (reason, "`loopsup resume` goes on"))
     if reason not in ("iteration_limit", "unknown_version") and loop["iterationCount"] >= loop["maxIterations"]:
         then = _USED_UP.get(reason, _USED_UP[""])  # a resume alone would be refused
+    if reason not in ("duration_limit", "unknown_version") and loop.get("deadlineRemainingMs") == 0:
+        then = _BOTH_ARE_UP if loop["iterationCount"] >= loop["maxIterations"] else _TIME_IS_UP
     return why, then.format(longer=show_duration(_longer(loop)), more=_more(loop))
 
 

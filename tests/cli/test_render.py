@@ -346,6 +346,33 @@ def test_a_resume_that_would_be_refused_is_not_offered(reason: str, first: str) 
     assert text(status(paused), 200).split("\n")[0] == first
 
 
+@pytest.mark.parametrize(
+    ("count", "first"),
+    [
+        (
+            3,
+            "paused: its session was closed. Its time is used up meanwhile: `loopsup update --for 2d` gives it more, "
+            "then `loopsup resume`.",
+        ),
+        (
+            50,
+            "paused: its session was closed. Its time and all its iterations are used up meanwhile: "
+            "`loopsup update --for 2d --max-iterations 100` gives it more of both, then `loopsup resume`.",
+        ),
+    ],
+)
+def test_nor_one_after_a_deadline_that_passed_while_nobody_was_there(count: int, first: str) -> None:
+    paused = loop(
+        state="paused",
+        pauseReason="session_closed",
+        nextDueAt=None,
+        iterationCount=count,
+        calendarElapsedMs=24 * 60 * MINUTE,
+        deadlineRemainingMs=0,
+    )
+    assert text(status(paused), 300).split("\n")[0] == first
+
+
 @pytest.mark.parametrize("state", ["completed", "failed", "stopped"])
 def test_an_ended_loop_has_no_time_left_to_speak_of(state: str) -> None:
     assert "\ntime       41m of 24h\n" in text(status(loop(state=state)))
