@@ -265,6 +265,7 @@ def test_a_goodbye_is_a_leave_taking_told_once(tmp_path: Path, reason: str, told
     drive(tmp_path, scenario)
 
 
+@pytest.mark.slow  # some seconds of real time pass before a lost connection counts
 def test_a_reload_comes_back_on_a_new_connection(tmp_path: Path) -> None:
     async def scenario(it: Case) -> None:
         await it.pi.say(type="goodbye", reason="reload")
