@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-EX_TEMPFAIL = 75  # sysexits.h: "try again later"
 MAX_STATUS = 4096  # bytes read of a status file: its first word and a line to cite
 MAX_TAIL = 4096  # bytes kept of a command's output: its last line is cited
 MAX_CITED = 200  # characters of one line in the evidence
@@ -72,7 +71,7 @@ async def at_command(argv: Sequence[str]) -> Finding:
     match code:
         case 0:
             return Finding("complete", f"{argv[0]} succeeded", evidence)
-        case 75:
+        case os.EX_TEMPFAIL:  # "try again later": 75
             return Finding("continue", f"{argv[0]} is not finished yet", evidence)
         case _:
             return Finding("fail", f"{argv[0]} failed", evidence)

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loopsup.core.envelope import LANGUAGES
 from loopsup.core.limits import MINUTE
+from loopsup.core.watch import DEFAULT_SILENCE_MS
 from loopsup.errors import ConfigError
 from loopsup.store import config_values as values
 from loopsup.store.config_values import Check
@@ -86,7 +88,7 @@ class Config:
 
     default_agent: str | None = None
     on_attention: str | None = None
-    silence_timeout: int = 15 * MINUTE
+    silence_timeout: int = DEFAULT_SILENCE_MS
     language: str = "en"
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
     permissions: PermissionConfig = PermissionConfig()
@@ -159,7 +161,7 @@ class WrongValueError(ValueError):
 SETTINGS: Mapping[str, Mapping[str, Check]] = {
     "": {"default_agent": values.text, "on_attention": values.hook},
     "agent": {"silence_timeout": values.duration_or_off},
-    "envelope": {"language": values.one_of("en", "pt")},
+    "envelope": {"language": values.one_of(*LANGUAGES)},
     "permissions": {
         "mode": values.one_of("ask", "allow", "deny"),
         "allow": values.texts,
