@@ -37,7 +37,8 @@ def end(folder: Path) -> list[str]:
 
 
 def test_the_noted_agent_is_ended_with_its_tree(tmp_path: Path) -> None:
-    with subprocess.Popen(["sh", "-c", "sleep 600 & wait"], start_new_session=True) as process:
+    stays = ["sh", "-c", "sleep 600 & exec sleep 600"]  # a shell that waits would end by itself with its child
+    with subprocess.Popen(stays, start_new_session=True) as process:
         leftover.note(tmp_path, process.pid, print)
         while not (children := psutil.Process(process.pid).children()):
             pass
