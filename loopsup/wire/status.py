@@ -1,8 +1,8 @@
 """The object of `status --json`, and the rule that it never claims more than somebody can do.
 
 Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. Where none lives the
-caller shows `without_owner(loop, now)` instead, which is also out of time once its deadline has passed. A loop that `loopsup tick` drives needs no supervisor to wait:
-`lastTickAt` says when it last came, and `late` that it should have.
+caller shows `without_owner(loop, now)` instead, which is also out of time once its deadline has passed. A loop that
+`loopsup tick` drives needs no supervisor to wait: `lastTickAt` says when it last came, and `late` that it should have.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def status_object(
 
 
 def without_owner(loop: Loop | None, now: Moment) -> Loop | None:
-    """The loop as it truly stands while nobody owns it: what the next open will record of a dead one, and of its time."""
+    """The loop as it truly stands while nobody owns it: what the next opening will record (a loss, a deadline)."""
     return advance(loop, Opened(), now)[-1].loop
 
 
