@@ -1,8 +1,8 @@
 """The object of `status --json`, and the rule that it never claims more than somebody can do.
 
 Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. Where none lives the
-caller shows `without_owner(loop, now)` instead, which is also out of time once its deadline has passed. A loop that
-`loopsup tick` drives needs no supervisor to wait: `lastTickAt` says when it last came, and `late` that it should have.
+caller shows `without_owner(loop, now)` instead, which is out of time, too, once its deadline has passed. A loop that
+`loopsup tick` drives needs no supervisor to wait: `lastTickAt` says when that last came, `late` that it should have.
 """
 
 from __future__ import annotations
