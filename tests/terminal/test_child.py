@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ import psutil
 import pytest
 
 from loopsup.process import Ladder
+from loopsup.shell.leftover import alive
 from loopsup.terminal.child import Size, TerminalChild
 
 pytestmark = pytest.mark.slow
@@ -109,6 +109,4 @@ def test_a_grandchild_that_ignores_everything_and_holds_the_terminal_does_not_su
         assert len(family) == 2
 
     drive(code, scenario)
-    for member in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            assert not member.is_running() or member.status() == psutil.STATUS_ZOMBIE
+    assert not any(map(alive, family))
