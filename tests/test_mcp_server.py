@@ -116,7 +116,6 @@ def test_notifications_and_responses_get_no_answer(line: bytes) -> None:
 def test_a_call_that_reaches_nobody_says_that_nothing_was_recorded(
     tmp_path: Path, supervisor: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_server, "VERDICT_TIMEOUT_S", 0.05)
     gone = {"LOOPSUP_SOCKET": str(tmp_path / "gone"), "LOOPSUP_TOKEN": TOKEN}
     assert call(COMPLETE, {}) == (True, f"The decision was not recorded: {NOBODY}.")
     assert call(COMPLETE, gone) == (
@@ -125,7 +124,9 @@ def test_a_call_that_reaches_nobody_says_that_nothing_was_recorded(
     )
     supervisor.answers["decide"] = HOLD
     silent = "The decision was not recorded: the supervisor did not answer within 0.05 s."
-    assert call(COMPLETE, env_for(supervisor)) == (True, silent)
+    with monkeypatch.context() as hurry:
+        hurry.setattr(mcp_server, "VERDICT_TIMEOUT_S", 0.05)
+        assert call(COMPLETE, env_for(supervisor)) == (True, silent)
     supervisor.answers["decide"] = b"what?\n"
     failed, text = call(COMPLETE, env_for(supervisor))
     assert (failed, text.startswith("The decision was not recorded: the supervisor does not answer")) == (True, True)

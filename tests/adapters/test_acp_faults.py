@@ -87,11 +87,11 @@ async def _warm() -> None:
 def test_a_dead_conversation_is_not_waited_for_for_ever_and_not_replaced(
     acp: AcpHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(_warm())
-    monkeypatch.setattr(opening, "SESSION_S", 4.0)
     gone = Conversation("gone", None, Path("/"))
     acp.write([[]], silent=["session/load"], can={"loadSession": True})
-    assert "did not answer session/load within 4 s" in unable(acp, resume=gone)
+    with monkeypatch.context() as briefly:
+        briefly.setattr(opening, "SESSION_S", 4.0)
+        assert "did not answer session/load within 4 s" in unable(acp, resume=gone)
     acp.write([[]], errors={"session/resume": {"code": -32603, "message": "OpenCode service failure"}})
     assert "refused session/resume: OpenCode service failure" in unable(acp, resume=gone)
     acp.write([[]], can={})
@@ -157,8 +157,10 @@ def test_a_claim_in_the_stream_decides_nothing(acp: AcpHarness) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before-the-answer", "also-after-it"])
-def test_a_replay_is_no_news(acp: AcpHarness, late: bool) -> None:
+def test_a_replay_is_no_news(acp: AcpHarness, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`session/load` tells the whole conversation again, decisions and all."""
+    monkeypatch.setattr(opening, "REPLAY_QUIET_S", 4.0)  # the agent may be held up in the middle of it
+    monkeypatch.setattr(opening, "REPLAY_MAX_S", 20.0)
     script = [[{"say": "old words"}, {"tool": "ls", "id": "t1"}, {"claim": COMPLETE}], [{"say": "new words"}]]
 
     async def scenario() -> None:

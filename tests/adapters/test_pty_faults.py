@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from loopsup.ports import AbortReason, Accepted, AgentUnableError, Origin, Prompt, Refused, Stamp, Unknown
+from loopsup.shell.leftover import alive
 from loopsup.terminal.stage import Seat
 from loopsup.testing.recording import Asked, AskOver, RecordingEvents
 from loopsup.wire import events as ev
-from tests.support.pty_harness import ANY, RESUMABLE, SEEN, PtyHarness, Running, running
+from tests.support.pty_harness import ANY, BY_SILENCE, RESUMABLE, SEEN, PtyHarness, Running, running
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ def screen(it: Running) -> str:
 
 @pytest.mark.parametrize(
     ("profile", "start"),
-    [(SEEN, {}), (RESUMABLE, {"joined": True}), (SEEN, {"lose_enter": 1})],
+    [(SEEN, {}), (BY_SILENCE, {"joined": True}), (SEEN, {"lose_enter": 1})],
     ids=["plain", "joined, by silence", "lost Enter"],
 )
 def test_a_long_message_arrives_once_and_unharmed(tmp_path: Path, profile: Any, start: dict[str, Any]) -> None:
@@ -259,9 +260,9 @@ def test_a_flood_is_drained_and_drawn_at_its_end(tmp_path: Path) -> None:
 
 
 def test_silence_alone_tells_the_end_of_a_response(tmp_path: Path) -> None:
-    """No pattern, no spinner for a while shorter than the silence that counts."""
-    harness = PtyHarness(tmp_path, RESUMABLE)
-    harness.write([[{"sleep": 3.0}, {"say": "It took a while."}]])
+    """No pattern; a spinner for a while longer than the silence that counts."""
+    harness = PtyHarness(tmp_path, BY_SILENCE)
+    harness.write([[{"sleep": 7.0}, {"say": "It took a while."}]])
 
     async def scenario(it: Running) -> None:
         assert await it.hand_over() == Accepted()
@@ -273,9 +274,9 @@ def test_silence_alone_tells_the_end_of_a_response(tmp_path: Path) -> None:
 
 def test_a_decision_on_its_way_is_no_silence(tmp_path: Path) -> None:
     """On a busy machine `loopsup control` takes longer than the silence that counts, and nothing moves meanwhile."""
-    harness = PtyHarness(tmp_path, RESUMABLE)
+    harness = PtyHarness(tmp_path, BY_SILENCE)
     over = tmp_path / "over"
-    work = f"import time; time.sleep(5); open({str(over)!r}, 'w')"
+    work = f"import time; time.sleep(8); open({str(over)!r}, 'w')"
     control = [sys.executable, "-I", "-S", "-c", work, "loopsup", "control", "continue"]
     harness.write([[{"run": control}]], no_work=True, no_frame=True)
 
@@ -373,7 +374,7 @@ def test_a_stubborn_program_and_its_child_do_not_survive(tmp_path: Path) -> None
         assert len(family) == 2
 
     drive(harness, scenario)
-    assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+    assert not any(map(alive, family))
 
 
 def test_what_would_be_a_command_there_is_refused(tmp_path: Path) -> None:

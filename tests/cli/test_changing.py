@@ -94,7 +94,7 @@ def test_one_that_is_on_its_way_up_has_more_time_than_one_that_is_silent(
         monkeypatch.setattr(acting, "pause", look)
         up.enter_context(SessionLock.acquire(session.folder))
         assert run("pause") == Result(0, "paused\n", "")
-        assert acting.ask(session, Request("tick"), 0.5) == Response(PAUSED)
+        assert acting.ask(session, Request("tick"), 30.0) == Response(PAUSED)
     assert len(looks) == 3
 
 

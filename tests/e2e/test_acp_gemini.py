@@ -28,7 +28,7 @@ def a_minute_passes(world: World) -> None:
     chats = sorted((world.root / "user" / ".gemini" / "tmp").glob("*/chats/session-*.jsonl"))
     assert chats
     for chat in chats:
-        chat.rename(chat.with_name(re.sub(r"T\d\d-\d\d-", "T00-00-", chat.name)))
+        chat.rename(chat.with_name(re.sub(r"T(\d\d)-", lambda hour: f"T{(int(hour[1]) + 12) % 24:02}-", chat.name)))
 
 
 def test_a_loop_with_a_question_and_a_replayed_conversation(world: World) -> None:

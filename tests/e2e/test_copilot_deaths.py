@@ -6,18 +6,25 @@ import contextlib
 import json
 import os
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.copilot_env import shell
-from tests.support.copilot_product import product
+from tests.support.copilot_product import CopilotProduct, product
 from tests.support.model_server import Reply, decision
 
 pytestmark = [pytest.mark.copilot, pytest.mark.slow]
 
 COMPLETE = Reply(tools=[decision("complete")])
 HANGING = Reply("half", hang="stream")
+
+
+def kept(it: CopilotProduct, words: str) -> None:
+    """Wait until Copilot has written this answer down; it does that a moment after it has told us of it."""
+    file = Path(it.status()["session"]["file"])
+    it.wait_for(lambda: words in file.read_text(), f"{words} in {file}")
 
 
 def test_an_agent_killed_in_mid_turn_pauses_the_loop_and_resume_brings_it_back() -> None:
@@ -45,6 +52,7 @@ def test_an_agent_killed_between_iterations_is_brought_back_for_the_next_wake() 
     with product([Reply("FIRST", [decision("continue", nextDelay="1h")]), COMPLETE]) as it:
         it.begin()
         it.until(state="waiting")
+        kept(it, "FIRST")
         it.kill(it.the_copilot().pid)
         it.until_event("session.error")
         assert it.loop()["state"] == "waiting"
@@ -58,8 +66,9 @@ def test_an_agent_killed_between_iterations_is_brought_back_for_the_next_wake() 
 def test_a_killed_supervisor_takes_copilot_along_and_status_tells_the_truth() -> None:
     with product([HANGING, COMPLETE]) as it:
         it.begin()
-        it.server.wait_for_requests(1)
+        it.until_event("assistant.turn_start")  # the request may be seen before the supervisor hears of it
         agent, owner = it.the_copilot(), it.supervisor()
+        it.server.wait_for_requests(1)
         it.kill(owner)
         it.until_over(agent.pid)
         status = it.status()
@@ -78,11 +87,11 @@ def test_an_orphan_is_no_second_writer() -> None:
         it.begin()
         it.server.wait_for_requests(1)
         agent, owner = it.the_copilot(), it.supervisor()
-        agent.suspend()
+        it.halt(agent.pid)
         it.kill(owner)
         it.act("resume")
         assert it.wait(expect=0)["iterationCount"] == 2
-        assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
+        assert agent.pid not in {process.pid for process in it.processes()}
 
 
 def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
@@ -90,6 +99,8 @@ def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
     with product([Reply("BEFORE", [decision("continue", nextDelay="1s")]), HANGING, COMPLETE]) as it:
         it.begin()
         it.server.wait_for_requests(2)
+        it.until_event("assistant.turn_start", 2)
+        kept(it, "BEFORE")
         owner, agent = it.supervisor(), it.the_copilot().pid
         for pid in (owner, agent):
             with contextlib.suppress(ProcessLookupError):  # it may have seen the end of the other one
@@ -133,6 +144,7 @@ def test_a_copilot_that_stands_still_is_ended_and_the_loop_asks_a_new_one() -> N
         it.begin()
         agent = it.the_copilot()
         it.server.wait_for_requests(1)
+        it.until_event("assistant.turn_start")  # it is known to wait for its model
         agent.suspend()
         loop = it.wait(expect=0)
         assert not psutil.pid_exists(agent.pid)

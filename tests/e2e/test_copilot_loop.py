@@ -146,6 +146,7 @@ def test_a_run_that_copilot_starts_by_itself_is_shown_and_holds_the_wake_back_on
         it.until(state="waiting")
         (it.project / "built").touch()
         it.server.wait_for_requests(3)
+        it.until_event("assistant.turn_start", 3)  # the supervisor knows that Copilot is at work
         it.act("update", "--every", "1s")
         it.until(state="queued")
         gate.set()

@@ -15,7 +15,7 @@ import pytest
 from loopsup.shell.bus import FOLLOWER_QUEUE
 from tests.support.demo_words import DONE, ON, decide
 from tests.support.terminals import hang_up
-from tests.support.world import LOOPSUP, QUICK, World
+from tests.support.world import LOOPSUP, QUICK, World, words
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each wait has its own bound; there are several
 
@@ -44,7 +44,7 @@ class Terminal:
         self.child.expect(bar)
 
     def process(self) -> psutil.Process:
-        (found,) = [each for each in self.world.processes() if each.cmdline()[-1:] == ["attach"]]
+        (found,) = [each for each in self.world.processes() if words(each)[-1:] == ["attach"]]
         return found
 
     def over(self, code: int) -> None:

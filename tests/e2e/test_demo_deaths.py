@@ -113,6 +113,8 @@ def test_a_supervisor_killed_while_a_prompt_is_on_its_way(world: World) -> None:
     """The record precedes the hand-over: nobody can say whether it arrived, so it is not sent again (D-18)."""
     world.start([{**decide(ON), "accept_after": world.gate("never")}, decide(DONE)])
     world.wait_for(lambda: (world.recorded() or {}).get("prompts_sent"), "the record")
+    # And in the agent's hands: one it never saw would be the first again, and never be accepted.
+    world.wait_for(lambda: b'"kind": "step"' in (world.folder() / "demo.jsonl").read_bytes(), "the prompt")
     world.kill(world.supervisor())
     found = world.loop()
     assert (found["state"], found["pauseReason"], found["iterationCount"]) == ("paused", "supervisor_lost", 1)
@@ -152,7 +154,7 @@ def test_of_many_who_bring_it_back_at_once_one_does_and_all_are_told(world: Worl
     world.until(state="waiting")
     world.kill(world.supervisor())
     racing = [world.spawn("resume") for _ in range(5)]
-    ended = [world.finish(each, timeout=90) for each in racing]
+    ended = [world.finish(each, timeout=120) for each in racing]
     assert {one.code for one in ended} <= {0, 4}, ended
     assert [one.code for one in ended].count(0) >= 1
     assert not any("owned by" in one.err for one in ended), ended
@@ -246,7 +248,7 @@ def test_a_supervisor_that_does_not_answer(world: World) -> None:
     world.until(state="waiting")
     pid = world.supervisor()
     records = world.journal()
-    world.kill(pid, signal.SIGSTOP)
+    world.halt(pid)
     try:
         found = world.run("status", "--json")
         assert found.code == 5

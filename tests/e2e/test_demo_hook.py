@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.support.demo_words import BLOCK, DONE, ON, decide
+from tests.support.steps import HOUR, Steps
 from tests.support.world import INSTANT, QUICK, World
 
 pytestmark = pytest.mark.slow
@@ -48,21 +49,23 @@ def test_the_hook_gets_exactly_the_event_after_the_state_is_safe(world: World) -
 
 
 def test_a_hook_that_hangs_delays_nothing_and_is_ended(world: World) -> None:
-    world.configure(f'on_attention = "{world.hook("time.sleep(3600)")}"')
-    world.start([decide(BLOCK, wait_for=world.gate("go")), decide(DONE)])
-    waiting = world.spawn("wait")
+    """The first says itself when the agent may go on: what follows has the ten seconds of a hook, whoever watches."""
+    steps = Steps(world)
+    body = f"open({world.gate('go')!r}, 'w').close(); time.sleep(3600)"
+    world.configure(f'on_attention = "{world.hook(body)}"')
+    world.start([decide(DONE, wait_for=world.gate("go"))], "--for", "1h")
+    waiting = world.spawn("wait", "--json")
     world.wait_for(lambda: world.peek()["session"]["clients"] == 1, "the one who waits")
-    world.open("go")  # from here on there are the ten seconds that a hook has
-    world.until(state="paused", pauseReason="blocked")
-    world.wait_for(world.received, "the hook")
-    assert world.ask("resume")["loop"]["iterationCount"] == 2
-    world.until(state="completed")
-    assert world.events("loop.hook") == []  # both still hang
-    assert world.finish(waiting).code == 11
-    told = world.until_event("loop.hook", 2)
-    assert (told["data"]["timeout"], told["data"]["signal"]) == (True, "SIGTERM")
-    assert told["data"]["durationMs"] >= 10_000
-    assert [event["status"] for event in world.received()] == ["blocked", "completed"]
+    world.until_event("assistant.turn_start")
+    steps.set(2 * HOUR)
+    ended = world.until_event("loop.transition", to="completed")
+    assert world.finish(waiting).code == 12
+    first, second = world.until_event("loop.hook", 1), world.until_event("loop.hook", 2)
+    assert ended["seq"] < first["seq"]  # it hung all the while
+    for told in (first, second):
+        assert (told["data"]["timeout"], told["data"]["signal"]) == (True, "SIGTERM")
+        assert told["data"]["durationMs"] >= 10_000
+    assert [event["status"] for event in world.received()] == ["duration_limit", "completed"]
 
 
 def test_a_hook_that_fails_is_shown_and_not_tried_again(world: World) -> None:

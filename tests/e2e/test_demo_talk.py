@@ -104,15 +104,16 @@ def test_a_question_is_shown_and_allowed(world: World) -> None:
 
 
 def test_a_question_denied_by_a_person_and_one_nobody_answers(world: World) -> None:
-    world.configure('[permissions]\ntimeout = "10s"\n')  # the person of this test needs some of it
     world.start(["ask", "ask"])
     world.wait_for(lambda: world.peek()["loop"]["question"], "the question")
     world.ok("answer", "deny")
     assert world.run("wait").code == 11
     assert "person denies" in world.loop()["lastDecision"]["evidence"]
+    world.ok("close")
+    world.configure('[permissions]\ntimeout = "2s"\n')  # read where the session is opened
     world.ok("resume")
     assert world.run("wait").code == 11
-    assert "No person answered within 10s" in world.loop()["lastDecision"]["evidence"]
+    assert "No person answered within 2s" in world.loop()["lastDecision"]["evidence"]
     assert [event["data"]["by"] for event in world.events("permission.completed")] == ["user", "timeout"]
 
 

@@ -7,12 +7,14 @@ import os
 import signal
 import termios
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pexpect
 import pyte
 import pytest
 
 from tests.support.demo_words import ON, decide
+from tests.support.terminals import hang_up
 from tests.support.world import LOOPSUP, World
 
 pytestmark = pytest.mark.slow
@@ -20,14 +22,24 @@ pytestmark = pytest.mark.slow
 LEFT = "\x1b[?1049l"  # the screen that was there before is back
 
 
+def fresh_modes() -> list[Any]:
+    """How a new terminal is set, before anybody has touched it."""
+    master, slave = os.openpty()
+    try:
+        return termios.tcgetattr(master)
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
 class Top:
     """`top` on a terminal of its own, and what stands on its screen."""
 
     def __init__(self, world: World) -> None:
         env = {**world.env, "TERM": "xterm"}
+        self.before = fresh_modes()  # not read from its own: by then it may have changed them
         command, *args = [*LOOPSUP, "top"]
         self.child = pexpect.spawn(command, args, cwd=str(world.project), env=env, timeout=60, dimensions=(24, 100))
-        self.before = termios.tcgetattr(self.child.child_fd)
         self.written = b""
         self._world = world
         self._screen = pyte.Screen(100, 24)
@@ -65,9 +77,7 @@ class Top:
 def screen(world: World) -> Iterator[Top]:
     made = Top(world)
     yield made
-    if made.child.isalive():
-        os.kill(made.child.pid, signal.SIGKILL)
-    made.child.close()
+    hang_up(made.child)
 
 
 def test_it_shows_what_happens_and_q_leaves(world: World, screen: Top) -> None:

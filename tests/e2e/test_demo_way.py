@@ -162,7 +162,9 @@ def test_every_code_of_wait_in_one_conversation(world: World) -> None:
     world.ok("pause")
     assert world.run("wait").code == 16
     world.ok("stop")
-    world.ok(*again, "--for", "4s", "the seventh")
+    world.ok(*again, "the seventh")
+    world.until_event("assistant.turn_start", 8)
+    world.ok("update", "--for", "1s")  # passes soon, or has passed already
     assert world.run("wait").code == 12
     world.ok("abort")
     world.until(state="paused", pauseReason="duration_limit")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -134,6 +135,17 @@ def held() -> tuple[int, int, set[psutil.Process]]:
     return len(os.listdir("/proc/self/fd")), threading.active_count(), ours
 
 
+async def at_rest() -> tuple[int, int, set[psutil.Process]]:
+    """The same, once it does not change any more: a thread that has seen a process end is over a moment later."""
+    gc.collect()  # what an earlier test left open must not be closed within this one
+    seen = held()
+    while True:
+        await asyncio.sleep(0.5)
+        if (now := held()) == seen and not any("waitpid" in thread.name for thread in threading.enumerate()):
+            return now
+        seen = now
+
+
 def test_two_hundred_agents_leave_nothing(tmp_path: Path) -> None:
     adapter = CatAdapter(capabilities=Capabilities(native_tool=True))
     text = {"now": AGENT}
@@ -161,7 +173,7 @@ def test_two_hundred_agents_leave_nothing(tmp_path: Path) -> None:
         slot = AgentSlot(adapter, launch, log.append, Carriers("/nowhere", "cats"))
         for way in WAYS:
             await cycle(slot, way)
-        before = held()
+        before = await at_rest()
         for number in range(CYCLES):
             await cycle(slot, WAYS[number % len(WAYS)])
         assert before[2] == set()

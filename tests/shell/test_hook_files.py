@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loopsup.clock import SystemClock
-from loopsup.shell.hook import HookResult, run_hook
+from loopsup.shell.hook import HookResult, Limits, run_hook
 
 pytestmark = pytest.mark.slow  # real processes
 
@@ -32,6 +32,7 @@ EVENT = {
     "endedAt": "2026-10-10T00:00:00.000Z",
     "observedAt": "2026-10-10T00:00:00.000Z",
 }
+PATIENT = Limits(timeout_s=90.0)  # an interpreter starts in a tenth of a second, on a machine that has one to spare
 NASTY = '--help\n\x1b[2J\x07"; touch probe; $(touch probe) \u2028 \ud800 <b>bold</b> `touch probe`'
 
 
@@ -46,7 +47,7 @@ def bin_dir(tmp_path: Path) -> Path:
 
 def run(name: str, event: object, env: dict[str, str]) -> HookResult:
     payload = event if isinstance(event, bytes) else json.dumps(event).encode()
-    return asyncio.run(run_hook(str(HOOKS / name), payload, env=env, clock=SystemClock()))
+    return asyncio.run(run_hook(str(HOOKS / name), payload, env=env, clock=SystemClock(), limits=PATIENT))
 
 
 def test_every_hook_is_one_executable_file() -> None:

@@ -45,7 +45,7 @@ def test_the_noted_agent_is_ended_with_its_tree(tmp_path: Path) -> None:
         (log,) = end(tmp_path)
         assert str(process.pid) in log
         assert process.wait(timeout=60) == -signal.SIGTERM
-        assert psutil.wait_procs(children, timeout=60)[1] == []
+        assert not any(map(leftover.alive, children))
 
 
 @pytest.mark.parametrize("how", ["stopped", "stubborn"])
@@ -124,7 +124,7 @@ def test_an_orphan_in_a_session_of_its_own_is_known_by_its_mark(tmp_path: Path, 
     try:
         (log,) = end(tmp_path)
         assert log == f"left behind by the agent and ended now: process {mine.pid}"
-        assert not mine.is_running() or mine.status() == psutil.STATUS_ZOMBIE
+        assert not leftover.alive(mine)
         assert other.is_running()
     finally:
         other.kill()
@@ -132,11 +132,13 @@ def test_an_orphan_in_a_session_of_its_own_is_known_by_its_mark(tmp_path: Path, 
 
 def test_what_is_started_in_the_last_moment_is_ended_too(tmp_path: Path) -> None:
     """On TERM it starts another one, in a session of its own, and ends."""
-    heir = "import time; time.sleep(600)"
+    heir = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(600)"  # the kernel shows its mark by then
     body = (
         "def bequeath(*_):\n"
-        "    r, w = os.pipe()\n"  # closed by the exec: from then on it is somebody else, who knows nothing of this
-        f"    if not os.fork(): os.setsid(); os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', {heir!r}])\n"
+        "    r, w = os.pipe()\n"
+        "    os.set_inheritable(w, True)\n"
+        f"    argv = [sys.executable, '-I', '-S', '-c', {heir!r}, str(w)]\n"
+        "    if not os.fork(): os.setsid(); os.execv(sys.executable, argv)\n"
         "    os.close(w); os.read(r, 1); os._exit(0)\n"
         "signal.signal(signal.SIGTERM, bequeath)"
     )

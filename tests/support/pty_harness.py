@@ -20,6 +20,7 @@ from tests.support.scripted_harness import ScriptedHarness, started
 TUI = (sys.executable, "-I", "-S", fake_tui.__file__)
 READY, EMPTY, BUSY = r"^❯", r"^❯$", r"^◎ working"
 RESUMABLE = replace(ANY, new=("--id", "{id}"), again=("--again", "{id}"))
+BY_SILENCE = replace(RESUMABLE, quiet_s=6.0)  # on a busy machine even a spinner stands still for seconds
 SEEN = replace(RESUMABLE, ready=READY, empty=EMPTY, busy=BUSY, quiet_s=0.3)
 OPTIONS = ("--ready", READY, "--empty", EMPTY, "--busy", BUSY, "--new", "--id {id}", "--resume", "--again {id}")
 

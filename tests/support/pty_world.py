@@ -72,13 +72,13 @@ class Person:
 
     def __init__(self, world: World, rows: int = 30, cols: int = 100) -> None:
         env = {**world.env, "TERM": "xterm-256color"}
+        self.before = _fresh_modes()  # the child may have changed its own before we get to look at them
         command, *args = [*LOOPSUP, "attach"]
         self.all = b""
         self.child = pexpect.spawn(
             command, args, cwd=str(world.project), env=env, dimensions=(rows, cols), timeout=60, maxread=65536
         )
         self.child.logfile_read = self
-        self.before = self.modes()
 
     def write(self, data: bytes) -> None:
         self.all += data
@@ -116,6 +116,16 @@ def person(world: World, **how: Any) -> Iterator[Person]:
         yield found
     finally:
         hang_up(found.child)
+
+
+def _fresh_modes() -> Any:
+    """Of a terminal as the system makes one."""
+    master, slave = os.openpty()
+    try:
+        return termios.tcgetattr(master)
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def lines_of(descriptor: int) -> tuple[int, int]:
