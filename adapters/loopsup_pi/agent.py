@@ -41,7 +41,7 @@ from loopsup_pi.extension import SOURCE, Extension, Markers
 from loopsup_pi.rpc import Inbox, Record, Requests
 from loopsup_pi.work import Work
 
-START_S = 30.0  # Pi needs 0.4 s; a cold disk, a slow machine and the user's extensions get the rest
+START_S = 60.0  # Pi needs 0.4 s of a processor; a cold disk, a slow machine and the user's extensions get the rest
 HANDOVER_S = 50.0  # Pi answers in milliseconds; an input handler of the user's extensions may take its time
 STATE_S = 5.0  # `get_state` is answered at once
 BEHIND_S = 2.0  # stdout is read within milliseconds of the extension's socket; a verdict is owed within 5 s

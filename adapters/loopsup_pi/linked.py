@@ -36,7 +36,7 @@ from loopsup_pi.link import Record
 from loopsup_pi.rpc import Inbox
 from loopsup_pi.work import Work
 
-START_S = 30.0  # the extension answers in milliseconds; a Pi that is brought up by `Body` takes a second or two
+START_S = 60.0  # a Pi that is brought up by `Body` takes a second or two of a processor; a busy machine gets the rest
 HANDOVER_S = 50.0  # longer than the extension's own bound
 RELOAD_S = 15.0  # `/reload` reads the user's extensions again; a second or two on a slow machine
 

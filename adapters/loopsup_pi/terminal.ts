@@ -31,6 +31,7 @@ export class Terminal {
   private asking = 0; // questions to `loopsup host` on their way
   private active = false; // the loop last shown could wake
   private ended = false; // it has ended
+  private untold = ""; // that the supervisor is gone, while `loopsup host` may be about to say more
   private refused = ""; // why nothing is said to the model here
   private offer?: { prompt: string; text: string; timer: NodeJS.Timeout };
 
@@ -117,7 +118,11 @@ export class Terminal {
       : await this.host(line, ctx);
     const message = answer?.text ?? answer?.message ?? "the supervisor did not answer";
     ctx.ui.notify(plain(message), answer?.done ? "info" : "error");
-    if (this.link.connected) this.show(answer?.status);
+    const untold = this.untold;
+    this.untold = "";
+    if (own) this.show(answer?.status);
+    else if (this.link.connected) this.refresh(); // a process may end long after what it saw
+    else if (untold && answer?.done) ctx.ui.notify(untold, "info");
   }
 
   // Asks `loopsup host`; an invitation on the way is followed at once.
@@ -151,6 +156,7 @@ export class Terminal {
     const kept = globalThis as Json;
     kept.__loopsupSetup = JSON.stringify(invitation);
     kept.__loopsupInvited = this.invited = true;
+    this.ended = false;
     process.env.LOOPSUP_AGENT = "1"; // what runs below this Pi may not decide for the person
     process.env.LOOPSUP_SESSION = invitation.session;
     this.given(invitation, ctx);
@@ -160,9 +166,10 @@ export class Terminal {
     if (!this.invited) return;
     this.link.close();
     this.forget();
-    if (this.ended || this.asking) return; // told already, or about to be
+    if (this.ended) return; // told already
     this.ctx?.ui.setStatus("loop", undefined);
-    this.ctx?.ui.notify(notice, "info");
+    if (this.asking) this.untold = notice;
+    else this.ctx?.ui.notify(notice, "info");
   }
 
   private forget(): void {

@@ -9,7 +9,8 @@ last {"done":bool,"message":"…"}, with "status", and "text" of a `status`. An 
 {"done":true,"session":name or null,"owner":pid or null,"state":"…"}.
 
 Rules: a conversation that has a live supervisor is refused, with its process (the agent in front of the person would
-be a second writer). A process below an agent that loopsup drives gets nothing here.
+be a second writer), but one that is about to go is waited for: its agent was quit a moment ago. A process below an
+agent that loopsup drives gets nothing here.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.cli.common import out_json
 from loopsup.errors import EXIT_DONE, LoopsupError, NotFoundError, RefusedError, UsageError
-from loopsup.wire.control import MAX_LINE, Request, Response
+from loopsup.wire.control import CLOSING, MAX_LINE, Request, Response
 from loopsup.wire.slash import parse
 
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
     from loopsup.ports import Conversation
+
+LEAVING_MS = 20_000  # it ends in well under a second; a hook that runs to its limit, and an agent, get the rest
 
 
 def host() -> int:
@@ -51,7 +54,7 @@ def _carried_out(asked: Mapping[str, Any]) -> dict[str, Any]:
         return _status(session)
     if os.environ.get("LOOPSUP_AGENT"):
         raise RefusedError("this comes from the agent itself; only a person may do that")
-    if session is not None and session.alive():
+    if session is not None and _driven(session):
         raise RefusedError(f"another supervisor{_process(session)} drives this conversation; {_leave(session)}")
     if request.verb == "start":
         return _told(_started(agent, conversation, request), "the loop has started")
@@ -136,10 +139,35 @@ def _who(session: Session | None) -> dict[str, Any]:
         return {"done": True, "session": None, "owner": None, "state": ""}
     from loopsup.cli.selection import described
 
+    owner = (session.owner_pid() or 0) if _driven(session) else None
     loop = session.truth()
     state = "" if loop is None or loop.terminal else described(loop)
-    owner = (session.owner_pid() or 0) if session.alive() else None
     return {"done": True, "session": session.name, "owner": owner, "state": state}
+
+
+def _driven(session: Session) -> bool:
+    """A supervisor is there, and stays."""
+    from loopsup.cli import acting
+    from loopsup.clock import mono_ms
+
+    give_up = mono_ms() + LEAVING_MS
+    while session.alive():
+        if mono_ms() >= give_up or not _leaving(session):
+            return True
+        acting.pause(acting.RETRY_S)
+    return False
+
+
+def _leaving(session: Session) -> bool:
+    """It closes; or there is nobody to talk to yet or any more."""
+    from loopsup import client
+
+    try:
+        return client.request(session.refreshed().socket, Request("ping")).message == CLOSING
+    except (client.NobodyListensError, client.WentAwayError, NotFoundError):
+        return True
+    except LoopsupError:
+        return False
 
 
 def _session(agent: str, conversation: Conversation) -> Session | None:

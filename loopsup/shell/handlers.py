@@ -29,7 +29,7 @@ from loopsup.shell.gallery import Gallery
 from loopsup.shell.run import Message
 from loopsup.shell.vacancy import ACTIVE
 from loopsup.store.identity import save_identity
-from loopsup.wire.control import EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
+from loopsup.wire.control import CLOSING, EARLY_VERBS, MAX_OBJECTIVE, Request, Response, encode_response
 
 if TYPE_CHECKING:
     from loopsup.shell.supervisor import Supervisor
@@ -57,7 +57,7 @@ class Handlers:
             await self._supervisor.opened.wait()
         try:
             if self._supervisor.closing and request.verb not in ("ping", "status", "close", "wait"):
-                raise ClosingError("the session is being closed")
+                raise ClosingError(CLOSING)
             if request.verb in ACTING:
                 self._supervisor.vacancy.present()
             message, warnings = await method(request.args)
@@ -97,7 +97,7 @@ class Handlers:
             self._supervisor.touch()
 
     async def _ping(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        return "", ()
+        return CLOSING if self._supervisor.closing else "", ()
 
     async def _status(self, args: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return "", ()

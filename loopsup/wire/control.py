@@ -88,6 +88,7 @@ VERBS = frozenset(
 )
 AGENT_VERBS = frozenset({"ping", "status", "hello", "decide"})  # what a process below the agent may ask
 EARLY_VERBS = frozenset({"ping", "status", "hello", "decide"})  # answered while a new session's agent comes up
+CLOSING = "the session is being closed"  # what a `ping` is answered with by a supervisor that goes
 SOCKET_VARIABLE = "LOOPSUP_SOCKET"  # these two are in the environment of an agent's tool carrier
 TOKEN_VARIABLE = "LOOPSUP_TOKEN"  # noqa: S105 (the name of a variable)
 AGENT_MARK = "LOOPSUP_AGENT"  # set for the agent and all it runs: they may not decide for the person

@@ -73,16 +73,18 @@ def test_the_acceptance_is_seen_before_a_settlement_of_the_same_chunk(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("mode", "words"),
+    ("mode", "start_s", "words"),
     [
-        ("mute", "pi did not get ready within 4 s: it did not answer"),
-        ("no_hello", "pi did not get ready within 4 s: loopsup's extension inside it never said hello"),
-        ("no_tool", "pi runs without the tool loop_control, which its arguments or settings leave out"),
+        ("mute", 1.0, "pi did not get ready within 1 s: it did not answer"),
+        ("no_hello", 8.0, "pi did not get ready within 8 s: loopsup's extension inside it never said hello"),
+        ("no_tool", 60.0, "pi runs without the tool loop_control, which its arguments or settings leave out"),
     ],
 )
-def test_a_start_that_never_completes_says_what_was_missing(tmp_path: Path, mode: str, words: str) -> None:
+def test_a_start_that_never_completes_says_what_was_missing(
+    tmp_path: Path, mode: str, start_s: float, words: str
+) -> None:
     async def scenario() -> None:
-        async with fake(tmp_path, mode, start_s=4.0) as (agent, told, _):
+        async with fake(tmp_path, mode, start_s=start_s) as (agent, told, _):
             with pytest.raises(AgentUnableError) as caught:
                 await agent.start()
             assert str(caught.value) == words
@@ -107,9 +109,10 @@ def test_an_answer_that_comes_late_still_carries_its_run(tmp_path: Path) -> None
     """Unknown, then it started after all: its settlement is told, and it is not taken for a run of Pi's own."""
 
     async def scenario() -> None:
-        async with fake(tmp_path, "late", handover_s=4.0) as (agent, told, _):
+        async with fake(tmp_path, "late", handover_s=1.0) as (agent, told, _):
             await agent.start()
             assert isinstance(await agent.prompt(stamped("one")), Unknown)
+            agent._handover_s = 60.0  # now it does answer
             assert await agent.prompt(stamped("two", 2)) == Accepted()
             await told.until("settled", 2)
         assert "busy" not in told.names()

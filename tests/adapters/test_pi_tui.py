@@ -148,7 +148,7 @@ exec sleep 600
 
 @pytest.mark.slow
 def test_a_question_before_its_extension_is_there_is_told_at_once(tmp_path: Path) -> None:
-    """Not after the half minute an extension has to come."""
+    """Not after the minute an extension has to come."""
     pi = tmp_path / "pi"
     pi.write_text(TRUST)
     pi.chmod(0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -11,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from loopsup.cli import launch
+from loopsup.cli import acting, launch
 from loopsup.cli.selection import named
 from loopsup.core.events import Ticked
 from loopsup.core.model import Paused, PauseReason
 from loopsup.errors import RefusedError
+from loopsup.store.identity import load_identity
 from loopsup.store.journal import JournalAppender
 from loopsup.store.lock import SessionLock
-from loopsup.wire.control import Launch, Request, Response
+from loopsup.wire.control import CLOSING, Launch, Request, Response
 from tests.cli import plugin
 from tests.cli.conftest import Run
-from tests.cli.support import NOW, a_loop, status_of
+from tests.cli.support import NOW, a_loop, status_of, supervisor
 
 POLICY = {
     "minDelayMs": 60_000,
@@ -138,10 +140,38 @@ def test_a_loop_that_is_paused_here(ask: Ask, begun: Begun) -> None:
 
 def test_a_conversation_that_is_driven_already_is_refused(ask: Ask) -> None:
     ask("start --every 10m watch  it")
-    with SessionLock.acquire(named("work").folder):
+    folder = named("work").folder
+    with SessionLock.acquire(folder), supervisor(Path(load_identity(folder).socket)):
         assert ask("")[0]["owner"] is not None
         for line in ("start --every 10m x", "resume", "pause"):
             assert "drives this conversation" in ask(line, code=4)[-1]["message"]
+
+
+def test_who_keeps_a_conversation_without_a_word_is_not_waited_for_for_ever(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask("start --every 10m watch  it")
+    monkeypatch.setattr("loopsup.cli.host.LEAVING_MS", 0)
+    with SessionLock.acquire(named("work").folder):
+        assert ask("")[0]["owner"] is not None
+
+
+@pytest.mark.parametrize("line", ["", "resume", "update --max-iterations 7"])
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_supervisor_that_is_about_to_go_is_waited_for(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, line: str, listens: bool
+) -> None:
+    """Pi is quit, and opened again at once."""
+    ask("start --every 10m watch  it")
+    pause_it("work")
+    folder = named("work").folder
+    with contextlib.ExitStack() as held:
+        held.enter_context(SessionLock.acquire(folder))
+        if listens:
+            held.enter_context(supervisor(Path(load_identity(folder).socket), ping=Response(message=CLOSING)))
+        monkeypatch.setattr(acting, "pause", lambda seconds: held.close())
+        answer = ask(line)[-1]
+    assert (answer["done"], answer.get("owner")) == (True, None)
 
 
 def test_the_agents_own_processes_get_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

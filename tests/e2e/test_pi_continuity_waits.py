@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -21,14 +24,24 @@ LONG = ("--continuity-stream-delay-ms", "10000")  # the most there is; the other
 WAITS = pytest.mark.parametrize("reply", [TIMED, POLL, STREAM], ids=["timed", "poll", "stream"])
 
 
-def waiting(reply: Reply, *more: Reply) -> Any:
-    """A product whose first answer makes it wait. Pi does not retry by itself."""
-    return product([reply, *more], retry={"enabled": False})
+Begin = Callable[..., None]
 
 
-def begin(pi: PiProduct, *options: str) -> None:
-    pi.begin(*LONG, *options)
-    pi.wait_for(lambda: (pi.peek()["loop"] or {}).get("recovery"), "a wait")
+@contextlib.contextmanager
+def waiting(reply: Reply, *more: Reply) -> Iterator[tuple[PiProduct, Begin]]:
+    """A product whose first answer makes it wait, and what brings it there. Pi does not retry by itself.
+
+    The answer comes when the test has nothing to do but to look for the wait: the shortest one takes ten seconds.
+    """
+    gate = threading.Event()
+    with product([replace(reply, gate=gate), *more], retry={"enabled": False}) as pi:
+
+        def begin(*options: str) -> None:
+            pi.begin(*LONG, *options)
+            gate.set()
+            pi.wait_for(lambda: (pi.peek()["loop"] or {}).get("recovery"), "a wait")
+
+        yield pi, begin
 
 
 @WAITS
@@ -38,21 +51,22 @@ def begin(pi: PiProduct, *options: str) -> None:
 )
 def test_a_person_ends_it(reply: Reply, verb: str, place: tuple[str, str | None]) -> None:
     """X-20, C-66, C-67, case 219."""
-    with waiting(reply) as pi:
-        begin(pi)
+    with waiting(reply) as (pi, begin):
+        begin()
         pi.ask(verb)
         pi.until(state=place[0], pauseReason=place[1], recovery=None)
         assert len(pi.requests) == 1  # so the wait had not come to its end
+        pi.until_event("abort")
         assert pi.data("abort") == [{"reason": "user"}]
-        assert pi.balanced()
+        pi.wait_for(pi.balanced, "the end of the turn")
         assert pi.the_pi().is_running()  # it settled, nobody had to end it
 
 
 def test_the_deadline_ends_it_at_its_instant() -> None:
     """X-19."""
-    with waiting(TIMED) as pi:
+    with waiting(TIMED) as (pi, begin):
         steps = Steps(pi)
-        begin(pi, "--for", "1h")
+        begin("--for", "1h")
         steps.set(2 * HOUR)
         loop = pi.wait(expect=12)
         assert loop["lastAttention"]["status"] == "duration_limit"
@@ -64,8 +78,8 @@ def test_the_deadline_ends_it_at_its_instant() -> None:
 @WAITS
 def test_a_message_ends_it_and_is_answered(reply: Reply) -> None:
     """Cases 154 and 211."""
-    with waiting(reply, Reply("HELLO"), DONE) as pi:
-        begin(pi)
+    with waiting(reply, Reply("HELLO"), DONE) as (pi, begin):
+        begin()
         pi.ask("say", text="are you there?", wait=True)
         assert pi.wait(expect=0)["llmCalls"] == 2
         assert [data["origin"] for data in pi.data("user.message")] == ["loop", "user", "protocol"]
@@ -74,8 +88,8 @@ def test_a_message_ends_it_and_is_answered(reply: Reply) -> None:
 
 
 def test_switching_it_off_ends_it_and_holds_for_the_session() -> None:
-    with waiting(TIMED, TIMED, DONE) as pi:
-        begin(pi)
+    with waiting(TIMED, TIMED, DONE) as (pi, begin):
+        begin()
         assert "left as they are" in pi.act("update", "--continuity", "off").out
         pi.wait(expect=14)  # the reminder met the limit too, and nobody waited
         assert pi.act("close").code == 0
@@ -87,8 +101,8 @@ def test_switching_it_off_ends_it_and_holds_for_the_session() -> None:
 
 def test_closing_ends_it_and_nothing_is_left() -> None:
     """Case 213."""
-    with waiting(TIMED) as pi:
-        begin(pi)
+    with waiting(TIMED) as (pi, begin):
+        begin()
         pi.act("close")
         loop = pi.loop()
         assert (loop["state"], loop["pauseReason"], loop["recovery"]) == ("paused", "session_closed", None)
@@ -98,8 +112,8 @@ def test_closing_ends_it_and_nothing_is_left() -> None:
 
 def test_a_killed_supervisor_leaves_no_request_behind() -> None:
     """C-54: nobody waits any more; a resumed session asks anew."""
-    with waiting(TIMED, DONE) as pi:
-        begin(pi)
+    with waiting(TIMED, DONE) as (pi, begin):
+        begin()
         pi.kill(pi.supervisor())
         assert pi.loop()["pauseReason"] == "supervisor_lost"
         pi.act("resume")
@@ -108,8 +122,8 @@ def test_a_killed_supervisor_leaves_no_request_behind() -> None:
 
 
 def test_everybody_sees_the_wait() -> None:
-    with waiting(TIMED) as pi:
-        begin(pi)
+    with waiting(TIMED) as (pi, begin):
+        begin()
         assert pi.loop()["recovery"] == {
             "kind": "usage_limit",
             "mode": "silent",

@@ -192,6 +192,7 @@ def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
     with product([Reply("BEFORE", [decision("continue", nextDelay="1s")]), HANGING, COMPLETE]) as pi:
         pi.begin()
         pi.server.wait_for_requests(2)
+        pi.until_event("assistant.turn_start", 2)
         owner, agent = pi.supervisor(), pi.the_pi().pid
         for pid in (owner, agent):
             with contextlib.suppress(ProcessLookupError):  # it may have seen the end of the other one
@@ -206,16 +207,25 @@ def test_everything_killed_at_once_resumes_in_the_same_conversation() -> None:
         assert pi.balanced()
 
 
+# In the middle of its first answer, and not later, however slow the test is: the watchdog waits for nobody.
+STOPS_ONCE = """
+  const { existsSync, writeFileSync } = require("node:fs");
+  pi.on("message_update", () => {
+    if (existsSync(%s)) return;
+    writeFileSync(%s, String(process.pid));
+    setTimeout(() => process.kill(process.pid, "SIGSTOP"), 100);
+  });"""
+
+
 def test_a_pi_that_stands_still_is_ended_by_the_watchdog_and_the_loop_asks_a_new_one() -> None:
     """It answers neither its model nor an abort; the next process has the same conversation."""
     with product([HANGING, COMPLETE]) as pi:
         pi.configure('[agent]\nsilence_timeout = "6s"\n')
+        pi.pi_world.extension("stops", STOPS_ONCE.replace("%s", json.dumps(str(pi.project / "stopped"))))
         pi.begin()
-        agent = pi.the_pi()
-        pi.server.wait_for_requests(1)
-        agent.suspend()
+        agent = int(pi.file_text("stopped"))
         loop = pi.wait(expect=0)
-        assert not psutil.pid_exists(agent.pid)
+        assert not psutil.pid_exists(agent)
         assert (loop["iterationCount"], loop["protocolRetryCount"], loop["promptsSent"]) == (1, 1, 2)
         assert pi.balanced()
 
@@ -232,7 +242,9 @@ def test_close_ends_a_pi_that_stands_still() -> None:
 
 def test_a_killed_pi_takes_its_tool_along() -> None:
     """Pi gives its tools sessions of their own: they outlive its SIGKILL unless somebody ends them."""
-    with product([Reply(tools=[bash("sleep 1; echo $$ > pid; sleep 300")]), COMPLETE]) as pi:
+    # The supervisor looks for tools half a second after it has heard of one: it has, when it answers the second time.
+    seen = "loopsup status > out; sleep 1; loopsup status > out; echo $$ > pid; sleep 300"
+    with product([Reply(tools=[bash(seen)]), COMPLETE]) as pi:
         pi.begin()
         tool = int(pi.file_text("pid"))
         pi.kill(pi.the_pi().pid)

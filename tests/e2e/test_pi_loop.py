@@ -284,9 +284,9 @@ def test_an_abort_of_the_users_own_turn_leaves_the_loop_alone() -> None:
         pi.server.wait_for_requests(2)
         pi.act("abort")
         pi.server.wait_for_hangups(1)
+        pi.wait_for(pi.balanced, "the end of the turn")
         loop = pi.loop()
         assert (loop["state"], loop["pauseReason"], *counts(loop)) == ("waiting", None, 1, 0, 1, 1)
-        assert pi.balanced()
 
 
 def test_a_wake_while_the_user_has_a_turn_comes_once_after_it() -> None:

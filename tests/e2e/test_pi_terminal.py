@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.support.model_server import Reply, bash, decision, user_texts
-from tests.support.pi_product import product
+from tests.support.pi_product import PiProduct, product
 from tests.support.pi_terminal import person
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -81,8 +84,10 @@ def test_pi_is_quit_and_the_conversation_goes_on_here_and_there() -> None:
             at.see("/loop resume goes on with it")
             at.type("/loop resume")
             at.see("loop waiting 1/50")
+            owner = pi.supervisor()
             at.child.kill(signal.SIGKILL)
             pi.until(state="paused", pauseReason="session_closed")
+            pi.until_over(owner)
         pi.act("update", "--every", "1s")
         pi.act("resume")  # without a terminal: the same conversation, headless
         assert pi.wait(expect=0)["iterationCount"] == 2
@@ -120,6 +125,51 @@ def test_the_supervisor_is_killed_and_pi_asks_for_another() -> None:
         at.quit()
 
 
+LATE_HOST = """#!/bin/sh
+[ "$1" = host ] || exec {real} "$@"
+{real} host | while read -r line; do
+  case $line in *'"done"'*) while [ ! -e {gate} ]; do sleep 0.05; done ;; esac
+  printf '%s\\n' "$line"
+done
+"""
+
+
+def late_host(pi: PiProduct) -> Path:
+    """The last word of `loopsup host` comes when the file that is returned is there."""
+    gate, shim = pi.root / "gate", pi.root / "late" / "loopsup"
+    shim.parent.mkdir()
+    shim.write_text(LATE_HOST.format(real=shutil.which("loopsup", path=pi.env["PATH"]), gate=gate))
+    shim.chmod(0o700)
+    pi.env["PATH"] = os.pathsep.join((str(shim.parent), pi.env["PATH"]))
+    return gate
+
+
+def test_a_late_answer_does_not_turn_the_status_line_back() -> None:
+    """It says how the loop stood when it began; the link has told more meanwhile."""
+    with product([LATER]) as pi:
+        gate = late_host(pi)
+        with person(pi) as at:
+            at.ready().type(f"{START}watch")
+            at.see("loop waiting 1/50")
+            gate.touch()
+            at.see("the loop is started")  # in one frame with what becomes of the status line
+            assert at.shows("loop waiting 1/50")
+            at.quit()
+
+
+def test_a_supervisor_that_is_gone_before_a_late_answer_is_told() -> None:
+    with product([LATER]) as pi:
+        gate = late_host(pi)
+        with person(pi) as at:
+            at.ready().type(f"{START}watch")
+            at.see("loop waiting 1/50")
+            pi.kill(pi.supervisor())
+            at.until_gone("loop waiting 1/50")
+            gate.touch()
+            at.see("the supervisor is gone; /loop resume goes on")
+            at.quit()
+
+
 def test_a_second_pi_on_a_driven_conversation_ends_before_its_first_prompt() -> None:
     with product([LATER]) as pi, person(pi) as at:
         at.ready().type(f"{START}watch")
@@ -132,6 +182,7 @@ def test_a_second_pi_on_a_driven_conversation_ends_before_its_first_prompt() -> 
         assert pi.act("start", "--every", "1m", "--continue", file, "x", expect=4).out == ""
         at.type("/new")  # the person goes elsewhere in the same Pi
         pi.until(state="paused", pauseReason="session_closed")
+        at.see("New session started")  # before that, Pi is still on its way there
         at.quit()
 
 
@@ -141,6 +192,7 @@ def test_a_reload_is_transparent_and_escape_interrupts() -> None:
         at.see("loop waiting 1/50")
         owner = pi.supervisor()
         at.type("/reload")
+        at.see("Reloaded keybindings")  # the status line went when this began
         at.see("loop waiting 1/50")
         assert pi.supervisor() == owner
         pi.act("update", "--every", "1s")
@@ -191,8 +243,9 @@ def test_a_fork_pauses_the_loop_where_it_was() -> None:
         at.see("Fork from Message")
         at.press("\r")
         at.see("the conversation divided: its loop is paused where it was")
+        at.see("Forked to new session")
         pi.until(state="paused", pauseReason="fork")
-        at.press("\x03")  # what Pi put into the editor
+        at.press("\x03")  # what Pi put into the editor before it said so
         at.type("/loop status")
         at.see("there is no loop in this conversation")
         at.quit()

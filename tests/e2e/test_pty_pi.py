@@ -47,9 +47,9 @@ def test_a_loop_beside_a_person_whose_draft_is_left_alone() -> None:
             somebody.sees("I wait.")
             somebody.types("half a thou")
             somebody.sees("half a thou")
-            pi.ask("say", text="hello")
+            saying = pi.spawn("say", "--wait", "hello")
             somebody.sees("Hello yourself.")
-            pi.until_event("assistant.turn_end", 2)
+            assert pi.finish(saying, PATIENCE_S).code == 0  # it has settled: what is typed now begins a run
             somebody.types("ght\r")
             somebody.sees("A thought indeed.")
             assert somebody.leaves() == 0

@@ -19,8 +19,9 @@ import pytest
 from loopsup.clock import SystemClock
 from loopsup.shell.bus import FOLLOWER_QUEUE
 from loopsup.shell.control import ControlServer
+from loopsup.shell.handlers import Handlers
 from loopsup.shell.mending import Mender
-from loopsup.wire.control import MAX_LINE, MAX_OBJECTIVE
+from loopsup.wire.control import CLOSING, MAX_LINE, MAX_OBJECTIVE, Request
 from tests.shell.world import World
 from tests.support.fake_agent import FakeAdapter, hangs, says, talks
 
@@ -310,6 +311,16 @@ def test_clients_that_leave_while_they_wait(tmp_path: Path) -> None:
         assert agent.prompts[1].text == "hi"  # what was said is said
 
     live(tmp_path, story, agent)
+
+
+def test_a_ping_tells_of_the_close_that_is_to_come(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        handlers = Handlers(served.world.supervisor)
+        assert (await handlers.handle(Request("ping"))).message == ""
+        served.world.supervisor.ask_to_close("test")
+        assert (await handlers.handle(Request("ping"))).message == CLOSING
+
+    live(tmp_path, story, _agent())
 
 
 def test_follow_ends_with_closed(tmp_path: Path) -> None:

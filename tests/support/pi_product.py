@@ -50,11 +50,19 @@ class PiProduct(Product):
 
     def pis(self) -> list[psutil.Process]:
         """Pi (it sets its own title); not what it has just forked and that is still to become a tool."""
-        return roots(process for process in self.processes() if process.name() == "pi")
+        return roots(process for process in self.processes() if _named(process, "pi"))
 
     def the_pi(self) -> psutil.Process:
         (found,) = self.pis()
         return found
+
+
+def _named(process: psutil.Process, name: str) -> bool:
+    """False also where it has ended just now."""
+    try:
+        return bool(process.name() == name)
+    except psutil.Error:
+        return False
 
 
 @contextlib.contextmanager
