@@ -249,11 +249,16 @@ def _owned(entry: Entry, about: str) -> Iterator[Finding]:
 def _unowned(entry: Entry, about: str) -> Iterator[Finding]:
     from loopsup.clock import supervisors_clock
     from loopsup.core.model import Paused, PauseReason
-    from loopsup.wire.status import without_owner
+    from loopsup.wire.status import lost_of, without_owner
 
     loop = without_owner(entry.loop, supervisors_clock(os.environ).now())
-    if loop is not None and isinstance(loop.phase, Paused) and loop.phase.reason is PauseReason.SUPERVISOR_LOST:
+    if loop is None or not isinstance(loop.phase, Paused):
+        return
+    if loop.phase.reason is PauseReason.SUPERVISOR_LOST:
         text = f"its supervisor died, and the loop is paused; it goes on with: loopsup resume --session {entry.name}"
+        yield Finding(WARNING, about, text)
+    elif loop.phase.reason is PauseReason.DURATION_LIMIT and lost_of(entry.loop, 0) is not None:
+        text = f"its supervisor died, and the loop's time is used up; see: loopsup status --session {entry.name}"
         yield Finding(WARNING, about, text)
 
 

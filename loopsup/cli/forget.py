@@ -1,12 +1,13 @@
 """`loopsup forget`: remove sessions that are over, with everything loopsup kept of them.
 
-Only what is dead goes: no supervisor, no loop that could still go on, no unit that would bring it back. A session
-that cannot be read goes only by its name, because nobody can say whether it is over. The conversation itself is the
-agent's and stays.
+Only what is dead goes: no supervisor, no loop or heartbeat that could still go on, no unit that would bring it back.
+A session that cannot be read goes only by its name, because nobody can say whether it is over. The conversation
+itself is the agent's and stays.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from loopsup.cli import selection
 from loopsup.cli.common import JsonOption, SessionOption, here, not_for_agents, out_json, warn
 from loopsup.core.durations import parse
-from loopsup.errors import EXIT_DONE, NotFoundError, RefusedError, StorageError, UsageError
+from loopsup.errors import EXIT_DONE, LoopsupError, NotFoundError, RefusedError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from loopsup.store.home import Home
@@ -103,9 +104,24 @@ def _kept(entry: Entry) -> str | None:
         return f"session '{name}' is open; close it first: loopsup close --session {name}"
     if entry.loop is not None and not entry.loop.terminal:
         return f"the loop of session '{name}' can still go on; end it first: loopsup stop --session {name}"
+    if _heartbeat_lasts(entry):
+        way = f"loopsup heartbeat stop --session {name}"
+        return f"the heartbeat of session '{name}' can still go on; end it first: {way}"
     if entry.identity is not None and entry.identity.enabled:
         return f"session '{name}' comes back after a reboot; undo that first: loopsup disable --session {name}"
     return None
+
+
+def _heartbeat_lasts(entry: Entry) -> bool:
+    """It is paused, and could be brought back. One that cannot be read could not."""
+    from loopsup.clock import supervisors_clock
+    from loopsup.core.heartbeat import lasts
+    from loopsup.store import heartbeat
+
+    try:
+        return lasts(heartbeat.load(entry.folder), supervisors_clock(os.environ).now())
+    except LoopsupError:
+        return False
 
 
 def _removed(home: Home, entry: Entry, *, named: bool) -> bool:

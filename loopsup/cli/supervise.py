@@ -28,6 +28,7 @@ def supervise(
 ) -> int:
     """Serve one session (started by loopsup itself)."""
     ready = Ready(ready_fd)
+    launch: Launch | None = None
     try:
         launch = _read_launch()
         from loopsup.shell.main import supervise as serve
@@ -38,13 +39,23 @@ def supervise(
         return code
     except LoopsupError as error:
         ready.answer(Response(error=error))
-        raise
+        if launch is None or not launch.foreground:
+            raise
+        return _told(error, launch)
     except Exception as error:  # a defect: into supervisor.log, and one sentence to whoever waits
         traceback.print_exc()
-        ready.answer(Response(error=LoopsupError(f"internal error in the supervisor ({type(error).__name__})")))
-        return LoopsupError.exit
+        failure = LoopsupError(f"internal error in the supervisor ({type(error).__name__})")
+        ready.answer(Response(error=failure))
+        return failure.exit if launch is None or not launch.foreground else _told(failure, launch)
     finally:
         ready.close()
+
+
+def _told(error: LoopsupError, launch: Launch) -> int:
+    """To whoever has this in the foreground: they said at the start, not in our arguments, how they want it."""
+    from loopsup.cli.app import report
+
+    return report(error, launch.as_json)
 
 
 def show_end(launch: Launch) -> None:

@@ -119,6 +119,11 @@ def beats(heartbeat: Heartbeat | None) -> bool:
     return heartbeat is not None and heartbeat.due is not None
 
 
+def lasts(heartbeat: Heartbeat | None, now: Moment) -> bool:
+    """It beats or could be brought back: its end has not come."""
+    return heartbeat is not None and now.wall < heartbeat.ends_at
+
+
 def next_beat(heartbeat: Heartbeat) -> Moment | None:
     """When it beats next; None: no more, because it rests or ends before."""
     due = heartbeat.due
@@ -171,7 +176,7 @@ def _rested(heartbeat: Heartbeat | None, why: Rest) -> Heartbeat | None:
 
 
 def _command(heartbeat: Heartbeat | None, event: Halt | GoOn | End, now: Moment) -> Beaten:
-    if heartbeat is None or now.wall >= heartbeat.ends_at:
+    if heartbeat is None or not lasts(heartbeat, now):
         none = "there is no heartbeat in this session; begin one with `loopsup heartbeat start --every DUR`"
         return Beaten(heartbeat, reply=Reply(False, none, kind="not_found"))
     match event:

@@ -1,8 +1,8 @@
 """The object of `status --json`, and the rule that it never claims more than somebody can do.
 
-Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. For a dead one the
-caller shows `without_owner(loop, now)` instead. A loop that `loopsup tick` drives needs no supervisor to wait:
-`lastTickAt` says when it last came, and `late` that it should have.
+Truth rule: waiting, queued and running are said only while a supervisor lives that can fire. Where none lives the
+caller shows `without_owner(loop, now)` instead, which is out of time, too, once its deadline has passed. A loop that
+`loopsup tick` drives needs no supervisor to wait: `lastTickAt` says when that last came, `late` that it should have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopsup.core.model import (
     Stopped,
     Waiting,
 )
-from loopsup.core.step import step
+from loopsup.core.step import advance
 from loopsup.wire.attention import AttentionSession, attention_object
 from loopsup.wire.times import instant
 
@@ -134,8 +134,8 @@ def status_object(
 
 
 def without_owner(loop: Loop | None, now: Moment) -> Loop | None:
-    """The loop as it truly stands when its supervisor died without closing: what the next open will record."""
-    return step(loop, Opened(), now).loop
+    """The loop as it truly stands while nobody owns it: what the next opening will record (a loss, a deadline)."""
+    return advance(loop, Opened(), now)[-1].loop
 
 
 def _session(session: SessionFacts) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from loopsup.cli import doctor
 from loopsup.clock import wall_ms
+from loopsup.core.limits import DAY
 from loopsup.core.model import Driver, Paused, PauseReason, Stopped
 from loopsup.process import executable
 from loopsup.store import ticks
@@ -105,6 +106,11 @@ def test_a_supervisor_that_died_and_one_that_does_not_answer(run: Run, sessions:
     text = "its supervisor died, and the loop is paused; it goes on with: loopsup resume --session lost"
     assert findings(run, "session lost") == [("warning", text)]
     assert findings(run, "session paused") == []
+    sessions.make("late", a_loop(started_at=NOW.wall - 2 * DAY))
+    sessions.make("rests", a_loop(Paused(PauseReason.USER, None), started_at=NOW.wall - 2 * DAY))
+    text = "its supervisor died, and the loop's time is used up; see: loopsup status --session late"
+    assert findings(run, "session late") == [("warning", text)]
+    assert findings(run, "session rests") == []
     with sessions.live("stuck", a_loop(), status=HOLD):
         ((level, text),) = findings(run, "session stuck", 1)
         assert (level, f"(process {os.getpid()}) does not answer" in text) == ("problem", True)

@@ -10,13 +10,18 @@ import pytest
 
 from loopsup.cli import follow, selection
 from loopsup.cli.follow import Ending, Seen
+from loopsup.clock import wall_ms
 from loopsup.errors import SupervisorGoneError
 from loopsup.store.lock import SessionLock
-from tests.cli.reading import Made, event, json_lines
+from tests.cli.reading import T0, Made, event, json_lines
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops are looked at on the day they were made, not after their deadline."""
+    step = tmp_path / "step"
+    step.write_text(str(T0 - wall_ms()))
+    monkeypatch.setenv("LOOPSUP_CLOCK_STEP", str(step))
     monkeypatch.setenv("LOOPSUP_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("LOOPSUP_SESSION", raising=False)
 

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from loopsup.cli import forget
+from loopsup.core.heartbeat import Heartbeat, Rest
+from loopsup.core.limits import HOUR
 from loopsup.core.model import Completed, Loop, Paused, PauseReason, Stopped
 from loopsup.errors import StorageError
 from loopsup.store import folders
+from loopsup.store import heartbeat as heartbeats
 from loopsup.store.home import Home
 from loopsup.store.identity import load_identity, save_identity
 from loopsup.store.lock import SessionLock
@@ -63,6 +66,25 @@ def test_a_loop_that_can_go_on_stays(run: Run, sessions: Sessions, loop: Loop, s
     assert said in " ".join(result.err.split())
     assert run("forget", "--ended", "--json").json["forgotten"] == []
     assert names(sessions) == ["work"]
+
+
+@pytest.mark.parametrize("loop", [None, OVER])
+def test_a_heartbeat_that_can_go_on_stays(run: Run, sessions: Sessions, loop: Loop | None) -> None:
+    """Paused, or left by a supervisor that died; once it has ended by itself, or cannot be read, it keeps nothing."""
+    folder = sessions.make("work", loop)
+    for due, rest in ((None, Rest.USER), (NOW, None)):
+        heartbeats.save(folder, Heartbeat(HOUR, False, NOW.wall + HOUR, due, rest))
+        result = run("forget")
+        assert (result.code, result.out) == (4, "")
+        assert "end it first: loopsup heartbeat stop --session work" in " ".join(result.err.split())
+        assert run("forget", "--ended", "--json").json["forgotten"] == []
+    assert names(sessions) == ["work"]
+    assert run("heartbeat", "stop").code == 0
+    assert run("forget").out == "removed session 'work'\n"
+    folder = sessions.make("work", loop)
+    heartbeats.save(folder, Heartbeat(HOUR, False, NOW.wall - 1, None, Rest.USER))
+    (sessions.make("other", loop) / heartbeats.NAME).write_text("no heartbeat")
+    assert run("forget", "--ended").out == "removed session 'other'\nremoved session 'work'\n"
 
 
 def test_an_open_session_stays(run: Run, sessions: Sessions) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from loopsup import client
 from loopsup.cli import acting
-from loopsup.core.limits import HOUR, MINUTE
+from loopsup.core.limits import DAY, HOUR, MINUTE
 from loopsup.core.model import (
     Completed,
     Decision,
@@ -148,6 +148,22 @@ def test_wait_exits_with_the_outcome_live_or_not(run: Run, sessions: Sessions, p
 def test_wait_after_a_loss_is_17(run: Run, sessions: Sessions) -> None:
     sessions.make(loop=a_loop())
     assert run("wait").code == 17
+
+
+@pytest.mark.parametrize("phase", [Waiting(NOW.plus(600_000)), Paused(PauseReason.USER), Paused(PauseReason.BLOCKED)])
+def test_a_deadline_that_passed_while_nobody_was_there(run: Run, sessions: Sessions, phase: Phase) -> None:
+    """What only looks says what the next command will record, and records nothing."""
+    sessions.make(loop=a_loop(phase, started_at=NOW.wall - DAY - HOUR))
+    before = sessions.journal()
+    told = [run("status", "--json").json, run("wait", "--json").json, *run("ls", "--json").json["sessions"]]
+    assert [(status["loop"]["state"], status["loop"]["pauseReason"]) for status in told] == [
+        ("paused", "duration_limit")
+    ] * 3
+    assert run("wait").code == 12
+    assert "its time is used up" in run("status").out
+    assert "paused: time used up" in run("ls").out
+    assert sessions.journal() == before
+    assert not (sessions.home.sessions / "work" / "events.jsonl").exists()
 
 
 def test_ctrl_c_of_a_wait_says_that_the_loop_goes_on(

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from loopsup.errors import LoopsupError
+from loopsup.cli import supervise
+from loopsup.errors import LoopsupError, StorageError
 from loopsup.wire.control import Launch, decode_response, encode_launch
-
-pytestmark = pytest.mark.slow
+from tests.cli.conftest import Run
 
 
 def answer(stdin: bytes) -> tuple[int, LoopsupError | None]:
@@ -33,6 +33,7 @@ def answer(stdin: bytes) -> tuple[int, LoopsupError | None]:
     return done.returncode, decode_response(line).error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stdin", [b"", b"\n", b"rubbish\n", b'{"v":1}\n'])
 def test_rubbish_is_answered_with_a_usage_error(stdin: bytes) -> None:
     code, error = answer(stdin)
@@ -40,12 +41,14 @@ def test_rubbish_is_answered_with_a_usage_error(stdin: bytes) -> None:
     assert (code, error.exit) == (2, 2)
 
 
+@pytest.mark.slow
 def test_a_session_that_is_not_there_is_answered_too() -> None:
     code, error = answer(encode_launch(Launch("none", "reopen", None)))
     assert code != 0
     assert error is not None
 
 
+@pytest.mark.slow
 def test_a_descriptor_that_is_not_open_is_a_usage_error() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "loopsup", "supervise", "--ready-fd", "99"],
@@ -57,3 +60,29 @@ def test_a_descriptor_that_is_not_open_is_a_usage_error() -> None:
     )
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"--ready-fd 99" in done.stderr
+
+
+@pytest.mark.parametrize("defect", [False, True])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_error_of_a_reloaded_foreground_is_told_as_it_was_asked_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch, as_json: bool, defect: bool
+) -> None:
+    """Its arguments are no longer those that were typed; what was asked for is in its launch."""
+    from loopsup.shell import main
+
+    def serve(*_: object) -> int:
+        raise RuntimeError("a bug") if defect else StorageError("the disk is full")
+
+    monkeypatch.setattr(main, "supervise", serve)
+    launch = Launch("work", "reload", None, foreground=True, as_json=as_json)
+    monkeypatch.setattr(supervise, "_read_launch", lambda: launch)
+    told = run("supervise", "--ready-fd", str(os.open(os.devnull, os.O_WRONLY)))
+    message = "internal error in the supervisor (RuntimeError)" if defect else "the disk is full"
+    assert told.code == 1
+    if as_json:
+        kind = LoopsupError.kind if defect else StorageError.kind
+        assert told.json == {"version": 1, "error": {"exit": 1, "kind": kind, "message": message}}
+        assert message not in told.err
+    else:
+        assert told.out == ""
+        assert told.err.endswith(f"loopsup: {message}\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loopsup.core.events import Opened
 from loopsup.core.model import (
     Attention,
     AttentionStatus,
@@ -32,11 +33,13 @@ from loopsup.core.model import (
     Verb,
     Waiting,
 )
+from loopsup.core.step import advance
 from loopsup.wire.attention import attention_object
 from loopsup.wire.status import Lost, PendingQuestion, SessionFacts, lost_of, status_object, without_owner
 
 T0 = 1_791_590_400_000
 MIN = 60_000
+HOUR = 60 * MIN
 NOW = Moment(T0 + 5 * MIN, 0)
 DUE = Moment(T0 + 10 * MIN, 9)
 SESSION = SessionFacts("work", "s1", "demo", "a1", "/s/a1.jsonl", "/work", True, True, 42, 1, None)
@@ -220,6 +223,27 @@ def test_without_an_owner_an_accepted_decision_is_told() -> None:
     left = without_owner(with_phase(Running(replace(FLIGHT, decision=decision))), NOW)
     assert left is not None
     assert left.phase == Completed(T0 + 7)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [Waiting(DUE), Queued(T0 + 1), Paused(PauseReason.USER, DUE.wall), Paused(PauseReason.SESSION_CLOSED)],
+)
+@pytest.mark.parametrize("driver", list(Driver))
+def test_without_an_owner_a_deadline_that_passed_is_told(phase: Phase, driver: Driver) -> None:
+    """As the next opening will record it (L-102), and not a millisecond before."""
+    loop = replace(LOOP, phase=phase, driver=driver)
+    before = without_owner(loop, Moment(loop.deadline_at - 1, 0))
+    assert before is not None
+    assert before.phase != Paused(PauseReason.DURATION_LIMIT)
+    late = Moment(loop.deadline_at + HOUR, 0)
+    told = without_owner(loop, late)
+    assert told is not None
+    assert (told.phase, told) == (Paused(PauseReason.DURATION_LIMIT), advance(loop, Opened(), late)[-1].loop)
+    assert told.last_attention is not None
+    assert (told.last_attention.ended_at, told.last_attention.observed_at) == (loop.deadline_at, late.wall)
+    ended = replace(loop, phase=Completed(T0 + MIN))
+    assert without_owner(ended, late) == ended
 
 
 def test_without_an_owner_no_loop_stays_none() -> None:
