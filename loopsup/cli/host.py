@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from loopsup.cli.selection import Session
     from loopsup.ports import Conversation
 
+STATUS_S = 10.0  # a person asked, and can wait; a command gives up sooner, as scripts and timers run it
 LEAVING_MS = 20_000  # it ends in well under a second; a hook that runs to its limit, and an agent, get the rest
 
 
@@ -129,7 +130,7 @@ def _status(session: Session | None) -> dict[str, Any]:
 
     if session is None:
         raise NotFoundError("there is no loop in this conversation; begin one with /loop start")
-    response = acting.ask(session, Request("status"))
+    response = acting.ask(session, Request("status"), STATUS_S)
     status = dict((None if response is None else response.status) or offline.status(session.refreshed()))
     return {"done": True, "message": "", "status": status, "text": render.status_text(status)}
 

@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopsup import client
 from loopsup.cli import acting, launch
 from loopsup.cli.selection import named
 from loopsup.core.events import Ticked
@@ -136,6 +138,19 @@ def test_a_loop_that_is_paused_here(ask: Ask, begun: Begun) -> None:
     begun.launches.clear()
     ask("start --every 10m watch  it")  # the next one, in the same session
     assert begun.launches == [Launch("work", "reopen", START, hosted=True)]
+
+
+def test_the_status_of_a_busy_supervisor_is_waited_for(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask("start --every 10m watch  it")
+    folder = named("work").folder
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.01)
+
+    def late(request: Request) -> Response:
+        time.sleep(0.1)
+        return STARTED
+
+    with SessionLock.acquire(folder), supervisor(Path(load_identity(folder).socket), status=late):
+        assert ask("status")[0]["status"] == STARTED.status
 
 
 def test_a_conversation_that_is_driven_already_is_refused(ask: Ask) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
+import pyte
 
 from tests.support.pty_harness import OPTIONS, TUI
 from tests.support.terminals import hang_up
@@ -68,13 +69,17 @@ def told_of_a_draft(world: World) -> bool:
 
 
 class Person:
-    """Somebody at a terminal of their own who attaches."""
+    """Somebody at a terminal of their own who attaches. What they see is what stands on it, or has come since they
+    last looked: a program that draws only what has changed writes few words as a whole."""
 
     def __init__(self, world: World, rows: int = 30, cols: int = 100) -> None:
         env = {**world.env, "TERM": "xterm-256color"}
         self.before = _fresh_modes()  # the child may have changed its own before we get to look at them
         command, *args = [*LOOPSUP, "attach"]
         self.all = b""
+        self._world, self._seen = world, 0
+        self._screen = pyte.Screen(cols, rows)
+        self._stream = pyte.ByteStream(self._screen)
         self.child = pexpect.spawn(
             command, args, cwd=str(world.project), env=env, dimensions=(rows, cols), timeout=60, maxread=65536
         )
@@ -82,6 +87,10 @@ class Person:
 
     def write(self, data: bytes) -> None:
         self.all += data
+        try:
+            self._stream.feed(data)
+        except Exception:  # a sequence that pyte cannot deal with: `all` has the words
+            self._stream = pyte.ByteStream(self._screen)
 
     def flush(self) -> None:
         pass
@@ -90,7 +99,15 @@ class Person:
         return termios.tcgetattr(self.child.child_fd)
 
     def sees(self, text: str) -> None:
-        self.child.expect_exact(text.encode())
+        self._world.wait_for(lambda: self._looks_for(text), f"{text!r} on the terminal")
+
+    def _looks_for(self, text: str) -> bool:
+        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+            self.child.read_nonblocking(65536, timeout=0)
+        at = self.all.find(text.encode(), self._seen)
+        if at >= 0:
+            self._seen = at + len(text.encode())
+        return at >= 0 or any(text in row for row in self._screen.display)
 
     def types(self, text: str) -> None:
         self.child.send(text)

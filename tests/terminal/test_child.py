@@ -44,9 +44,10 @@ async def until(holds: Callable[[], object]) -> None:
 def test_it_has_a_controlling_terminal_of_its_own_and_learns_of_its_size() -> None:
     code = (
         "import os, signal, time\n"
-        "again = lambda *_: print(os.get_terminal_size(), flush=True)\n"
+        "again = lambda *_: os.write(1, f'{os.get_terminal_size()}\\n'.encode())\n"  # print may not interrupt itself
         "signal.signal(signal.SIGWINCH, again)\n"
-        "print(os.ttyname(0) == os.ttyname(1), os.getsid(0) == os.getpid(), open('/dev/tty').isatty())\n"
+        "own = (os.ttyname(0) == os.ttyname(1), os.getsid(0) == os.getpid(), open('/dev/tty').isatty())\n"
+        "print(*own, flush=True)\n"
         "again()\n"
         "while True: time.sleep(0.05)\n"  # a signal that comes right before pause(2) would be seen after it, so never
     )
