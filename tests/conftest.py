@@ -1,11 +1,13 @@
-"""For every test: signals as a terminal's foreground job has them, and no width of a terminal.
+"""For every test: signals as a terminal's foreground job has them, no width of a terminal, Python's own buffers.
 
 A test run started in the background by a script, or under nohup, inherits SIGINT, SIGQUIT or SIGHUP as ignored,
-and so would every process a test starts and means to interrupt. A test with real processes has more time.
+and so would every process a test starts and means to interrupt. PYTHONUNBUFFERED, usual in containers, would hide a
+flush that a user's shell needs. A test with real processes has more time.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -17,6 +19,7 @@ SLOW_S = 300  # such a test takes seconds; a machine that is many times slower t
 for _number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -108,6 +108,7 @@ def run(argv: Sequence[str] | None = None, platform: str = sys.platform) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if not streams.all_open():
         return streams.refuse()
+    streams.written_whole()
     tolerate_any_text()
     as_json = wants_json(args)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from typing import TextIO
@@ -30,6 +31,17 @@ def all_open() -> bool:
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (it stays open)
     return sys.stdout is not None
+
+
+def written_whole() -> None:
+    """With PYTHONUNBUFFERED (usual in containers) a write the system cut short would lose its rest without an error.
+
+    That happens to a long answer into a pipe when the process is stopped and goes on (Ctrl-Z and `fg`). A buffer
+    writes on until everything is out; each line goes out as it ends, as it does without one.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.FileIO):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, line_buffering=True)
 
 
 def refuse() -> int:

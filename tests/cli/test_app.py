@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from loopsup.errors import LoopsupError
 from tests.cli.conftest import Run
 from tests.cli.support import Sessions, a_loop
 
+PAST_A_PIPE = 3 * 65_536  # more than a pipe holds: the answer waits in mid-write
 CHEAP = ("status", "pause", "resume", "stop", "update", "abort", "wait", "say", "answer", "close", "ls", "history")
 
 
@@ -350,3 +352,20 @@ def test_text_the_terminal_cannot_show_is_escaped(sessions: Sessions) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     as_json = python("-m", "loopsup", "status", "--json", env=env)
     assert json.loads(as_json.stdout)["loop"]["objective"] == "früh \U0001f600 \ud800"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_long_answer_is_whole_though_the_command_was_stopped_in_it(sessions: Sessions, unbuffered: str) -> None:
+    sessions.make(loop=a_loop(objective="x" * PAST_A_PIPE))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": unbuffered}
+    argv = [sys.executable, "-m", "loopsup", "status", "--json"]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        begun = process.stdout.read(1)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.send_signal(signal.SIGCONT)
+        answer = begun + process.stdout.read()
+        assert process.wait(timeout=60) == 0
+    assert len(json.loads(answer)["loop"]["objective"]) == PAST_A_PIPE
