@@ -1,7 +1,7 @@
 """The blocking side of the control socket: one request, one response, or a stream of `follow` lines.
 
 Rules: the socket and the process behind it must be the user's own; every line is bounded; a supervisor
-that does not answer a `ping` within `ANSWER_TIMEOUT_S` is not responding (SupervisorGoneError), and then
+that does not answer a `ping` within `BUSY_TIMEOUT_S` is not responding (SupervisorGoneError), and then
 the request itself is never sent. No asyncio here: this is what every cheap command imports.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, Self
 from loopsup.errors import RefusedError, SupervisorGoneError
 from loopsup.wire.control import (
     ANSWER_TIMEOUT_S,
+    BUSY_TIMEOUT_S,
     MAX_LINE,
     Request,
     Response,
@@ -145,18 +146,18 @@ def request(path: Path, what: Request, timeout_s: float | None = None) -> Respon
     Any other LoopsupError: the supervisor's refusal.
     """
     if what.verb not in ("ping", "status", "decide"):  # an agent's decision is worth the wait for a busy supervisor
-        ping(path)
+        ping(path, None if timeout_s is None else min(BUSY_TIMEOUT_S, max(timeout_s, ANSWER_TIMEOUT_S)))
     with Connection(path) as connection:
         connection.send(what)
         return connection.response(_patience(what) if timeout_s is None else timeout_s)
 
 
-def ping(path: Path) -> None:
-    """UnreachableError unless the supervisor answers at once."""
+def ping(path: Path, timeout_s: float | None = None) -> None:
+    """UnreachableError unless the supervisor answers within `timeout_s` (None: `BUSY_TIMEOUT_S`)."""
     try:
         with Connection(path) as connection:
             connection.send(Request("ping"))
-            connection.response(ANSWER_TIMEOUT_S)
+            connection.response(BUSY_TIMEOUT_S if timeout_s is None else timeout_s)
     except UnreachableError:
         raise
     except SupervisorGoneError as error:
@@ -173,7 +174,7 @@ def follow(path: Path, since: int | None = None) -> Iterator[dict[str, Any]]:
     ping(path)
     with Connection(path) as connection:
         connection.send(Request("follow", {} if since is None else {"since": since}))
-        first = connection.response(ANSWER_TIMEOUT_S)
+        first = connection.response(BUSY_TIMEOUT_S)
         if first.status is not None:
             yield {"status": dict(first.status)}
         while (line := connection.read_line(None)) is not None:

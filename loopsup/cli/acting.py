@@ -1,7 +1,7 @@
 """How a verb reaches its session: over the socket while a supervisor lives, else another way.
 
 Rules: the lock says whether a supervisor lives, its socket only how to talk to it. A supervisor that holds
-the lock and answers nobody within `ANSWER_TIMEOUT_S` is exit 5, and nothing is changed behind its back. One that
+the lock and answers nobody within the client's bounds is exit 5, and nothing is changed behind its back. One that
 does not listen yet is waited for longer, but for a `status`. One that ends before it answers leaves open whether it
 did what it was asked; only where its journal shows that it did not is that done without it.
 """

@@ -22,7 +22,7 @@ from loopsup.cli import render
 from loopsup.cli.common import note
 from loopsup.errors import EXIT_DONE, EXIT_INTERRUPTED, LoopsupError, SupervisorGoneError
 from loopsup.wire import terminal
-from loopsup.wire.control import ANSWER_TIMEOUT_S, Request
+from loopsup.wire.control import BUSY_TIMEOUT_S, Request
 
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
@@ -69,7 +69,7 @@ def attach(session: Session) -> int:
     client.ping(path)
     with client.Connection(path) as connection:
         connection.send(Request("terminal", dict(zip(("rows", "cols"), _size(), strict=True))))
-        connection.response(ANSWER_TIMEOUT_S)
+        connection.response(BUSY_TIMEOUT_S)
         try:
             with _raw():
                 _greet(f"this is the screen of session '{session.name}' ({session.identity.agent})")

@@ -59,6 +59,8 @@ MAX_OBJECTIVE = 1024 * 1024  # bytes of UTF-8 (L-05)
 # event's); so do a decision's two texts of 64 Ki characters, at most twelvefold.
 MAX_LINE = 20 * MAX_OBJECTIVE
 ANSWER_TIMEOUT_S = 2.0  # a supervisor that does not answer a `status` within this is not responding
+# One that is asked to do something may be in a slow fsync just then: a person's `stop` is worth that wait.
+BUSY_TIMEOUT_S = 10.0
 FOLLOW_BACKLOG = 1000  # events kept in memory for a client that read the file a moment ago
 
 VERBS = frozenset(

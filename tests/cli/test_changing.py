@@ -58,7 +58,7 @@ def test_a_refusal_is_passed_on(run: Run, sessions: Sessions, argv: list[str], r
 def test_an_owner_that_answers_nobody_is_exit_5_and_nothing_changes(
     run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, argv: list[str], request_: Request
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(client, "BUSY_TIMEOUT_S", 0.02)
     monkeypatch.setattr(acting, "ANSWER_TIMEOUT_S", 0.02)
     with sessions.live(loop=a_loop(), ping=HOLD) as fake:
         before = sessions.journal()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,23 @@ def test_a_dead_socket_means_nothing_was_sent(path: Path) -> None:
 def test_a_supervisor_that_does_not_answer_the_ping_gets_no_request(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(client, "BUSY_TIMEOUT_S", 0.05)
     with supervisor(path, ping=HOLD) as fake, pytest.raises(client.UnreachableError):
         client.request(path, Request("stop"))
     assert fake.asked == []
+
+
+def test_a_supervisor_that_is_busy_for_a_while_gets_the_request(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.01)
+    late = threading.Event()
+
+    def after_the_bound_of_a_status(_: Request) -> Response:
+        late.wait(0.1)
+        return Response(message="pong")
+
+    with supervisor(path, ping=after_the_bound_of_a_status, stop=Response(message="stopped")) as fake:
+        assert client.request(path, Request("stop")).message == "stopped"
+    assert [request.verb for request in fake.requests] == ["ping", "stop"]
 
 
 def test_a_slow_answer_and_a_death_are_told_apart(path: Path) -> None:
