@@ -13,8 +13,9 @@ from typing import Any, ClassVar, TypeVar
 
 import psutil
 
+from loopsup.shell.leftover import alive
 from tests.support.model_server import Body, ModelServer
-from tests.support.world import Ran, World
+from tests.support.world import Ran, World, words
 
 # An agent whose supervisor is gone ends in milliseconds, where the machine has any to spare; the end of an
 # interpreter with Copilot's SDK in it takes ten seconds under load.
@@ -83,7 +84,7 @@ class Product(World):
         for name in names:
             self.run("close", "--session", name)
         left = psutil.wait_procs(self.processes(), timeout=GONE_S)[1]
-        shown = [(process.pid, process.cmdline()) for process in left if process.status() != psutil.STATUS_ZOMBIE]
+        shown = [(process.pid, words(process)) for process in left if alive(process)]
         assert shown == [], f"left behind: {shown}"
 
 
