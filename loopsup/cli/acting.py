@@ -2,7 +2,8 @@
 
 Rules: the lock says whether a supervisor lives, its socket only how to talk to it. A supervisor that holds
 the lock and answers nobody within `ANSWER_TIMEOUT_S` is exit 5, and nothing is changed behind its back. One that
-does not listen yet is waited for longer, but for a `status`.
+does not listen yet is waited for longer, but for a `status`. One that ends before it answers leaves open whether it
+did what it was asked; only where its journal shows that it did not is that done without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from loopsup.cli import selection
 from loopsup.cli.common import show_result
 from loopsup.cli.selection import Session
 from loopsup.clock import mono_ms
-from loopsup.errors import EXIT_DONE, ClosingError, RefusedError, SupervisorGoneError
+from loopsup.errors import EXIT_DONE, ClosingError, LoopsupError, RefusedError, SupervisorGoneError
 from loopsup.wire.control import ANSWER_TIMEOUT_S, Request, Response
 
 CLOSING_MS = 60_000  # a hook that runs to its limit and an agent that has to be made to end take half of it
@@ -24,6 +25,7 @@ BACK_POLL_S = 0.1
 RETRY_S = 0.05  # a supervisor that has just taken the lock makes its socket within milliseconds
 # But first it ends what a killed one left behind, and a removed socket is made again after 30 s at the latest.
 STARTING_MS = 40_000
+RECORDED = frozenset({"pause", "stop", "update", "close"})  # what they change of a loop stands in the journal
 
 Otherwise = Callable[[Session], Response]
 
@@ -36,7 +38,13 @@ def change(name: str | None, request: Request, without: Otherwise, *, as_json: b
 
 def perform(session: Session, request: Request, without: Otherwise) -> Response:
     """The response of the supervisor, or of `without`."""
-    response = ask(session, request)
+    since = _next_seq(session) if request.verb in RECORDED else None
+    try:
+        response = ask(session, request)
+    except client.WentAwayError:
+        if not _undone(session, request, since):
+            raise
+        response = None
     if response is not None:
         return response
     try:
@@ -46,6 +54,45 @@ def perform(session: Session, request: Request, without: Otherwise) -> Response:
         if response is None:
             raise
         return response
+
+
+def _next_seq(session: Session) -> int | None:
+    """The number the next record of its journal will have; None where that cannot be read."""
+    from loopsup.store.journal import read_tail
+
+    try:
+        return read_tail(session.refreshed().folder).next_seq
+    except LoopsupError:
+        return None
+
+
+def _undone(session: Session, request: Request, since: int | None) -> bool:
+    """Its supervisor has ended, and certainly without having done this (closing may be done twice).
+
+    `since`: the first number the record of it could have. Of a damaged journal nothing is certain.
+    """
+    from loopsup.core import events
+    from loopsup.store.journal import read_all
+    from loopsup.wire.journal import Record
+
+    if since is None or not _ends(session):
+        return False
+    kinds = {"pause": events.Pause, "stop": events.Stop, "update": events.Update}
+    kind = kinds.get(request.verb, ())
+    lines = read_all(session.refreshed().folder)
+    return all(
+        isinstance(line, Record) and not (line.seq >= since and isinstance(line.event, kind)) for line in lines
+    )
+
+
+def _ends(session: Session) -> bool:
+    """It lets go of the lock within `ANSWER_TIMEOUT_S`: that is the last thing it does."""
+    give_up = mono_ms() + ANSWER_TIMEOUT_S * 1000
+    while session.alive():
+        if mono_ms() >= give_up:
+            return False
+        pause(RETRY_S)
+    return True
 
 
 def ask(session: Session, request: Request, timeout_s: float | None = None) -> Response | None:

@@ -18,6 +18,7 @@ from loopsup.cli.common import JsonOption, here, out_json
 from loopsup.errors import EXIT_DONE, LoopsupError
 
 if TYPE_CHECKING:
+    from loopsup.cli.ls import Status
     from loopsup.store.sessions import Entry
 
 VERSION = 1
@@ -185,11 +186,17 @@ def _not_made(root: Path) -> Finding:
 
 
 def _sessions() -> Iterator[Finding]:
+    from loopsup.cli import ls
     from loopsup.store.home import find_home
     from loopsup.store.sessions import list_sessions
 
     entries = list_sessions(find_home())
-    found = [each for entry in entries for each in _guarded(partial(_session, entry), f"session {entry.name}")]
+    said = ls.answers(entries, ls.ask)  # all at once: several that hang cost no more than one
+    found = [
+        each
+        for entry in entries
+        for each in _guarded(partial(_session, entry, said.get(entry.name)), f"session {entry.name}")
+    ]
     yield from found
     if not found:
         count = "no session" if not entries else _count(len(entries), "session")
@@ -197,7 +204,8 @@ def _sessions() -> Iterator[Finding]:
     yield from _ticks(entries)
 
 
-def _session(entry: Entry) -> Iterator[Finding]:
+def _session(entry: Entry, status: Status | None) -> Iterator[Finding]:
+    """`status`: what its supervisor says, None where there is none or it does not answer."""
     about = f"session {entry.name}"
     if entry.identity is None:
         yield Finding(PROBLEM, about, f"{entry.unreadable}; it can be removed: loopsup forget --session {entry.name}")
@@ -212,7 +220,7 @@ def _session(entry: Entry) -> Iterator[Finding]:
     if entry.owner is None:
         yield from _unowned(entry, about)
     else:
-        yield from _owned(entry, about)
+        yield from _owned(entry, status, about)
 
 
 def _damage(entry: Entry) -> Iterator[tuple[str, int]]:
@@ -230,13 +238,10 @@ def _damage(entry: Entry) -> Iterator[tuple[str, int]]:
         yield "events.jsonl", events.damaged
 
 
-def _owned(entry: Entry, about: str) -> Iterator[Finding]:
+def _owned(entry: Entry, status: Status | None, about: str) -> Iterator[Finding]:
     """What its supervisor says. Where it does not: one that has closed meanwhile is no problem."""
-    from loopsup.cli.ls import ask
     from loopsup.store.lock import probe
 
-    assert entry.identity is not None
-    status = ask(Path(entry.identity.socket))
     if status is not None:
         if status["session"]["problem"]:
             yield Finding(PROBLEM, about, status["session"]["problem"])

@@ -52,7 +52,7 @@ def unit_path(session: Session) -> Path:
     """Where the unit's file is."""
     if sys.platform == "darwin":
         return units.launchd_dir() / f"{_label(session)}.plist"
-    return units.systemd_dir() / f"loopsup-session-{session.name}.service"
+    return units.systemd_dir() / f"{units.ours()}-session-{session.name}.service"
 
 
 def unit_text(session: Session) -> str:
@@ -66,4 +66,4 @@ def unit_text(session: Session) -> str:
 
 
 def _label(session: Session) -> str:
-    return f"loopsup.session.{session.name}"
+    return f"{units.ours()}.session.{session.name}"

@@ -22,9 +22,7 @@ from loopsup.core.limits import DAY, HOUR, MINUTE, SECOND
 from loopsup.core.misfire import TICK_LATE_MS
 from loopsup.errors import EXIT_DONE, UsageError
 
-UNIT = "loopsup-tick"
-LABEL = "loopsup.tick"
-MARK = "# loopsup tick"  # ends our line in the crontab, and is how it is found again
+JOB = "loopsup-tick"  # the CronJob's name; its state is its own volume's
 MAX_CRON_BYTES = 998  # Debian's cron cuts a longer command off in silence, in the middle of a word
 INSTEAD = (
     "`loopsup install-timer cron` does without it; in a container use `loopsup install-timer kubernetes`, "
@@ -76,6 +74,10 @@ def install_timer(
 # ---- systemd --------------------------------------------------------------------------------------
 
 
+def _unit() -> str:
+    return f"{units.ours()}-tick"
+
+
 def _systemd(every_ms: int) -> str:
     # The iterations outlive the tick that began them, so that the next one comes in time for the other sessions.
     command = [*own_command(), "tick", "--detach"]
@@ -96,35 +98,40 @@ def _systemd(every_ms: int) -> str:
             "",
         ]
     )
-    place = units.systemd_dir()
+    place, unit = units.systemd_dir(), _unit()
     units.user_systemd(INSTEAD)  # nothing is written where nobody would read it
-    changed = units.write(place / f"{UNIT}.service", service)
-    changed = units.write(place / f"{UNIT}.timer", timer) or changed
+    changed = units.write(place / f"{unit}.service", service)
+    changed = units.write(place / f"{unit}.timer", timer) or changed
     if changed:
         units.systemctl("daemon-reload")
-    units.systemctl("enable", "--now", f"{UNIT}.timer")
+    units.systemctl("enable", "--now", f"{unit}.timer")
     if changed:  # one that ran already goes on with its old interval otherwise
-        units.systemctl("restart", f"{UNIT}.timer")
+        units.systemctl("restart", f"{unit}.timer")
     done = "is installed" if changed else "was installed already"
     return (
-        f"{UNIT}.timer {done}: `loopsup tick` every {show(every_ms)}\n"
-        f"see it: systemctl --user list-timers {UNIT}.timer\n"
+        f"{unit}.timer {done}: `loopsup tick` every {show(every_ms)}\n"
+        f"see it: systemctl --user list-timers {unit}.timer\n"
         "without a login it runs only after: loginctl enable-linger"
     )
 
 
 def _remove_systemd() -> str:
-    place = units.systemd_dir()
-    if not (place / f"{UNIT}.timer").exists():
-        return f"{UNIT}.timer is not installed"
-    units.systemctl("disable", "--now", f"{UNIT}.timer")
-    units.delete(place / f"{UNIT}.timer")
-    units.delete(place / f"{UNIT}.service")
+    place, unit = units.systemd_dir(), _unit()
+    if not (place / f"{unit}.timer").exists():
+        return f"{unit}.timer is not installed"
+    units.systemctl("disable", "--now", f"{unit}.timer")
+    units.delete(place / f"{unit}.timer")
+    units.delete(place / f"{unit}.service")
     units.systemctl("daemon-reload")
-    return f"{UNIT}.timer is removed"
+    return f"{unit}.timer is removed"
 
 
 # ---- cron -----------------------------------------------------------------------------------------
+
+
+def _mark() -> str:
+    """What ends our line in the crontab, and is how it is found again."""
+    return f"# {units.ours()} tick"
 
 
 def _cron(line: str | None, every_ms: int) -> str:
@@ -134,8 +141,8 @@ def _cron(line: str | None, every_ms: int) -> str:
         raise UsageError(f"{error.message}; `loopsup install-timer --help` names the other ways") from error
     # Not `splitlines`, which knows more ends of a line than cron does.
     lines = before.removesuffix("\n").split("\n") if before else []
-    kept = [each for each in lines if not each.endswith(MARK)]
-    ours = [each for each in lines if each.endswith(MARK)]
+    kept = [each for each in lines if not each.endswith(_mark())]
+    ours = [each for each in lines if each.endswith(_mark())]
     if ours == ([] if line is None else [line]):
         return "the crontab has no `loopsup tick`" if line is None else "the crontab has `loopsup tick` already"
     after = [*kept, *([] if line is None else [line])]
@@ -150,7 +157,7 @@ def _cron_line(every_ms: int) -> str:
     command = " ".join([*variables, *map(shlex.quote, own_command()), "tick"])
     if "\n" in command:
         raise UsageError("a path with a line break in it cannot be written into a crontab; rename it")
-    command = f"{command} >/dev/null {MARK}".replace("%", "\\%")  # errors are mailed, the rest is in `history`
+    command = f"{command} >/dev/null {_mark()}".replace("%", "\\%")  # errors are mailed, the rest is in `history`
     if len(os.fsencode(command)) > MAX_CRON_BYTES:
         raise UsageError(
             f"the command would be longer than the {MAX_CRON_BYTES} bytes cron reads of one, mostly because of PATH; "
@@ -180,8 +187,9 @@ def _launchd(every_ms: int) -> str:
         f"<key>StartInterval</key><integer>{every_ms // SECOND}</integer>",
         "<key>AbandonProcessGroup</key><true/>",
     ]
-    text = units.plist(LABEL, [*own_command(), "tick", "--detach"], more)
-    place = f"~/Library/LaunchAgents/{LABEL}.plist"
+    label = f"{units.ours()}.tick"
+    text = units.plist(label, [*own_command(), "tick", "--detach"], more)
+    place = f"~/Library/LaunchAgents/{label}.plist"
     told = f"<!-- put this into {place}, then: launchctl bootstrap gui/{os.getuid()} {place} -->"
     first, _, rest = text.partition("\n")  # nothing may stand above the line that says it is XML
     return f"{first}\n{told}\n{rest}"
@@ -195,7 +203,7 @@ def _kubernetes(every_ms: int) -> str:
 apiVersion: batch/v1
 kind: CronJob
 metadata:
-  name: {UNIT}
+  name: {JOB}
 spec:
   schedule: "{_cron_times(every_ms)}"
   concurrencyPolicy: Forbid

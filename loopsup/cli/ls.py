@@ -55,15 +55,20 @@ def ls(as_json: JsonOption = False) -> int:
 
 def gather(entries: Sequence[Entry], now: Moment, asked: Ask) -> list[Status]:
     """The status object of every session, in the order given."""
+    said = answers(entries, asked)
+    return [said.get(entry.name) or from_files(entry, now) for entry in entries]
+
+
+def answers(entries: Sequence[Entry], asked: Ask) -> Mapping[str, Status | None]:
+    """What the living supervisors say, by the names of their sessions; None where one does not answer in time."""
     from concurrent.futures import ThreadPoolExecutor
 
     owned = [entry for entry in entries if entry.owner is not None and entry.identity is not None]
-    answers: dict[str, Mapping[str, Any] | None] = {}
-    if owned:
-        with ThreadPoolExecutor(min(ASKERS, len(owned))) as askers:
-            sockets = [Path(entry.identity.socket) for entry in owned if entry.identity is not None]
-            answers = dict(zip((entry.name for entry in owned), askers.map(asked, sockets), strict=True))
-    return [answers.get(entry.name) or from_files(entry, now) for entry in entries]
+    if not owned:
+        return {}
+    with ThreadPoolExecutor(min(ASKERS, len(owned))) as askers:
+        sockets = [Path(entry.identity.socket) for entry in owned if entry.identity is not None]
+        return dict(zip((entry.name for entry in owned), askers.map(asked, sockets), strict=True))
 
 
 def ask(socket: Path) -> Mapping[str, Any] | None:

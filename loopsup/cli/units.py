@@ -1,6 +1,7 @@
 """Files and commands of the machine's own schedulers: systemd (of the user), launchd, crontab.
 
-Rules: only files of ours are written, and only the user's own units; what is written says that loopsup did. PATH
+Rules: only files of ours are written, and only the user's own units; what is written says that loopsup did. What is
+written for one state home never replaces what another one has there (`ours`). PATH
 and the variables that say where loopsup keeps things go along, because a scheduler starts with neither; secrets
 never do.
 """
@@ -12,15 +13,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from loopsup.errors import RefusedError, StorageError, UsageError
 from loopsup.store.files import storage_error
-from loopsup.store.home import user_home
+from loopsup.store.home import find_home, user_home, usual_home
 
 KEPT = ("PATH", "LOOPSUP_HOME", "LOOPSUP_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 VIA = "/usr/bin/env"  # starts what systemd would not take as the first word; no shell
+HOME_DIGITS = 8  # of a hash: a user has a handful of state homes, and names stay readable
 TOOL_TIMEOUT_S = 30.0  # systemctl and crontab answer at once; one that does not is stuck
 
 
@@ -31,6 +34,15 @@ class NoToolError(UsageError):
 def kept_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a scheduler has to be told of our environment."""
     return {name: env[name] for name in KEPT if env.get(name)}
+
+
+def ours(env: Mapping[str, str] = os.environ) -> str:
+    """What the names of all we write begin with: `loopsup`, with a hash for a state home other than the usual one.
+
+    That stands in front, where no name of a session can look like it.
+    """
+    root, usual = (os.path.realpath(home.root) for home in (find_home(env), usual_home(env)))
+    return "loopsup" if root == usual else f"loopsup-{sha256(os.fsencode(root)).hexdigest()[:HOME_DIGITS]}"
 
 
 # ---- systemd --------------------------------------------------------------------------------------

@@ -74,6 +74,11 @@ def find_home(env: Mapping[str, str] = os.environ) -> Home:
                     raise UsageError(f"LOOPSUP_HOME is the relative path '{value}'; give an absolute one")
                 continue  # the XDG rules say: ignore a relative path
             return Home(Path(value, below))
+    return usual_home(env)
+
+
+def usual_home(env: Mapping[str, str] = os.environ) -> Home:
+    """The one where no variable names another."""
     return Home(user_home(env) / ".local" / "state" / "loopsup")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopsup.cli import doctor
+from loopsup.cli import doctor, ls
 from loopsup.clock import wall_ms
 from loopsup.core.limits import DAY
 from loopsup.core.model import Driver, Paused, PauseReason, Stopped
@@ -118,6 +120,23 @@ def test_a_supervisor_that_died_and_one_that_does_not_answer(run: Run, sessions:
         assert findings(run, "session well") == []
 
 
+def test_supervisors_are_asked_all_at_once(run: Run, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several that hang cost one bounded wait, not one each."""
+    names = ("one", "two", "three")
+    together = threading.Barrier(len(names))
+
+    def hangs(_: Path) -> None:
+        together.wait(30)  # only where the others are being asked, too, it ends
+
+    monkeypatch.setattr(ls, "ask", hangs)
+    with contextlib.ExitStack() as held:
+        for name in names:
+            held.enter_context(sessions.live(name, a_loop()))
+        told = run("doctor", "--json").json["findings"]
+    silent = [each["about"] for each in told if "does not answer" in each["text"]]
+    assert silent == ["session one", "session three", "session two"]
+
+
 def test_loops_that_wait_for_ticks_which_do_not_come(run: Run, sessions: Sessions) -> None:
     sessions.make("work", a_loop(driver=Driver.TICK))
     ((level, text),) = findings(run, "ticks")
@@ -155,7 +174,7 @@ def test_a_session_that_cannot_be_looked_at_hides_no_other(run: Run, sessions: S
 def test_a_session_that_closes_just_now_is_no_problem(run: Run, sessions: Sessions) -> None:
     sessions.make("work", a_loop(Stopped(NOW.wall)))
     seen = replace(peek(sessions.home, "work"), owner=Owner(1))
-    assert list(doctor._session(seen)) == []
+    assert list(doctor._session(seen, None)) == []
 
 
 def test_what_keeps_several_checks_from_looking_is_told_once(run: Run, file: Path) -> None:

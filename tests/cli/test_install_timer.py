@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import plistlib
 import stat
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from loopsup.cli import enable
 from loopsup.cli.app import run
+from loopsup.cli.selection import Session
 from loopsup.store.identity import load_identity
 from tests.cli.reading import Made
 
@@ -29,12 +32,18 @@ fi
 """
 
 
+def named_for(home: Path) -> str:
+    """What the units of a state home that is not the usual one are called."""
+    return f"loopsup-{hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:8]}"
+
+
 class Machine:
     """A home with schedulers that only write down what they are asked."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.bin, self._calls = root, root / "bin", root / "calls"
         self.crontab = root / "crontab"
+        self.ours = named_for(root / "state 100%")
         self.units = root / "home" / ".config" / "systemd" / "user"
         self.bin.mkdir()
         (root / "home").mkdir()
@@ -69,19 +78,19 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_systemd(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.tool("systemctl", FAKE)
     assert run(["install-timer", "systemd", "--every", "2m"]) == 0
-    service = (machine.units / "loopsup-tick.service").read_text().splitlines()
+    service = (machine.units / f"{machine.ours}-tick.service").read_text().splitlines()
     assert f'ExecStart="{sys.executable}" "-P" "-m" "loopsup" "tick" "--detach"' in service
     assert f'Environment="LOOPSUP_HOME={machine.root}/state 100%%"' in service
     assert {"Type=oneshot", "KillMode=process"} <= set(service)
-    timer = (machine.units / "loopsup-tick.timer").read_text().splitlines()
+    timer = (machine.units / f"{machine.ours}-tick.timer").read_text().splitlines()
     assert {"OnUnitActiveSec=120s", "WantedBy=timers.target"} <= set(timer)
-    on = "--user enable --now loopsup-tick.timer"
+    on = f"--user enable --now {machine.ours}-tick.timer"
     look, reload = "--user show-environment", "--user daemon-reload"
-    assert machine.calls() == [look, reload, on, "--user restart loopsup-tick.timer"]
+    assert machine.calls() == [look, reload, on, f"--user restart {machine.ours}-tick.timer"]
     assert run(["install-timer", "systemd", "--every", "2m"]) == 0
     assert machine.calls() == [look, on]
     assert run(["install-timer", "systemd", "--remove"]) == 0
-    assert machine.calls() == ["--user disable --now loopsup-tick.timer", reload]
+    assert machine.calls() == [f"--user disable --now {machine.ours}-tick.timer", reload]
     assert list(machine.units.iterdir()) == []
     assert run(["install-timer", "systemd", "--remove"]) == 0
     assert machine.calls() == []
@@ -105,7 +114,7 @@ def test_a_program_in_an_odd_place(
     machine.tool("systemctl", FAKE)
     monkeypatch.setattr(sys, "executable", program)
     assert run(["install-timer", "systemd"]) == 0
-    service = (machine.units / "loopsup-tick.service").read_text().splitlines()
+    service = (machine.units / f"{machine.ours}-tick.service").read_text().splitlines()
     assert f'ExecStart={started} "-P" "-m" "loopsup" "tick" "--detach"' in service
     capsys.readouterr()
 
@@ -158,7 +167,7 @@ def test_cron(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = machine.crontab.read_text().splitlines()
     assert line.startswith("* * * * * PATH=")
     assert f"LOOPSUP_HOME='{machine.root}/state 100\\%'" in line
-    assert line.endswith(f"{sys.executable} -P -m loopsup tick >/dev/null # loopsup tick")
+    assert line.endswith(f"{sys.executable} -P -m loopsup tick >/dev/null # {machine.ours} tick")
     machine.crontab.write_text(f"MAILTO=me\n{line}\n0 1 * * * backup\n")
     assert run(["install-timer", "cron"]) == 0
     assert machine.crontab.read_text() == f"MAILTO=me\n{line}\n0 1 * * * backup\n"
@@ -196,6 +205,60 @@ def test_a_crontab_that_cannot_be_read_is_not_replaced(machine: Machine, capsys:
     assert run(["install-timer", "cron"]) == 2
     assert "not allowed" in capsys.readouterr().err
     assert not machine.crontab.exists()
+
+
+HOMES = (None, "home/.local/state/loopsup", "one", "two")  # the usual one, the same by its name, and two others
+
+
+def test_two_state_homes_have_a_timer_each(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Installed or removed, what is there for another home stays as it is; the usual one has the plain names."""
+    machine.tool("systemctl", FAKE)
+    machine.tool("crontab", CRONTAB)
+
+    def each(*argv: str) -> None:
+        for kind in ("systemd", "cron"):
+            assert run(["install-timer", kind, *argv]) == 0
+
+    def there() -> tuple[list[str], list[str]]:
+        lines = machine.crontab.read_text().splitlines()
+        return sorted(path.name for path in machine.units.iterdir()), sorted(line.split("#")[1] for line in lines)
+
+    def of(*names: str) -> tuple[list[str], list[str]]:
+        files = [f"{name}-tick.{kind}" for name in names for kind in ("service", "timer")]
+        return sorted(files), sorted(f" {name} tick" for name in names)
+
+    for home in HOMES:
+        if home is None:
+            monkeypatch.delenv("LOOPSUP_HOME")
+        else:
+            monkeypatch.setenv("LOOPSUP_HOME", str(machine.root / home))
+        each()
+    one, two = (named_for(machine.root / name) for name in HOMES[2:])
+    assert there() == of("loopsup", one, two)
+    each("--remove")
+    assert there() == of("loopsup", one)
+    monkeypatch.delenv("LOOPSUP_HOME")
+    each("--remove")
+    assert there() == of(one)
+    assert str(machine.root / "one") in (machine.units / f"{one}-tick.service").read_text()
+    capsys.readouterr()
+
+
+def test_sessions_of_one_name_in_two_state_homes_have_a_unit_each(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made("proj", machine.root)
+    there = Session("proj", made.folder, made.identity)
+    paths = {enable.unit_path(there)}
+    for home in ("one", "one/", "two"):
+        monkeypatch.setenv("LOOPSUP_HOME", str(machine.root / home))
+        paths.add(enable.unit_path(there))
+    monkeypatch.delenv("LOOPSUP_HOME")
+    usual = enable.unit_path(there)
+    assert len(paths | {usual}) == 4
+    assert usual.name in ("loopsup-session-proj.service", "loopsup.session.proj.plist")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("systemd", 4), ("cron", 2)])
@@ -283,7 +346,7 @@ def test_launchd(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setenv("LOOPSUP_HOME", '/a & <b> "c" ü')
     assert run(["install-timer", "launchd", "--every", "1m"]) == 0
     assert plistlib.loads(capsys.readouterr().out.encode()) == {
-        "Label": "loopsup.tick",
+        "Label": named_for(Path('/a & <b> "c" ü')) + ".tick",
         "ProgramArguments": [sys.executable, "-P", "-m", "loopsup", "tick", "--detach"],
         "EnvironmentVariables": {"PATH": os.environ["PATH"], "LOOPSUP_HOME": '/a & <b> "c" ü'},
         "StartInterval": 60,
@@ -298,8 +361,8 @@ def test_enable_on_macos_is_an_agent_of_launchd(
     Made("proj", machine.root).start()
     agents = machine.root / "home" / "Library" / "LaunchAgents"
     assert run(["enable", "--session", "proj"]) == 0
-    assert plistlib.loads((agents / "loopsup.session.proj.plist").read_bytes()) == {
-        "Label": "loopsup.session.proj",
+    assert plistlib.loads((agents / f"{machine.ours}.session.proj.plist").read_bytes()) == {
+        "Label": f"{machine.ours}.session.proj",
         "ProgramArguments": [sys.executable, "-P", "-m", "loopsup", "reopen", "--session", "proj"],
         "EnvironmentVariables": {"PATH": os.environ["PATH"], "LOOPSUP_HOME": os.environ["LOOPSUP_HOME"]},
         "RunAtLoad": True,

@@ -106,7 +106,7 @@ def test_an_enabled_session_comes_back_after_a_reboot(world: World) -> None:
     world.until(iterationCount=1, state="waiting")
     world.ok("heartbeat", "start", "--every", "1h")
     world.ok("enable")
-    unit = world.root / "config" / "systemd" / "user" / "loopsup-session-project.service"
+    [unit] = (world.root / "config" / "systemd" / "user").glob("loopsup-*-session-project.service")
     assert '"reopen" "--session" "project"' in unit.read_text()
     assert calls.read_text().splitlines()[-1] == f"--user enable {unit.name}"
     before = world.loop()

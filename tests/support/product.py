@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeVar
 
 import psutil
 
-from loopsup.shell.leftover import alive
 from tests.support.model_server import Body, ModelServer
 from tests.support.world import Ran, World, words
 
@@ -84,7 +83,7 @@ class Product(World):
         for name in names:
             self.run("close", "--session", name)
         left = psutil.wait_procs(self.processes(), timeout=GONE_S)[1]
-        shown = [(process.pid, words(process)) for process in left if alive(process)]
+        shown = [(process.pid, line) for process in left if (line := words(process))]  # what has ended has none
         assert shown == [], f"left behind: {shown}"
 
 
