@@ -81,7 +81,8 @@ def on_opened(loop: Loop, event: Opened, now: Moment) -> Step:
         case Queued(due_at=due_at):
             return Step(pause(loop, PauseReason.SUPERVISOR_LOST, due_at))
         case Running(flight) | Paused(flight=Flight() as flight):
-            return _take_over(replace(loop, llm_calls=loop.llm_calls + event.turns), flight, now)
+            turns = 0 if flight.delivery is Delivery.PENDING else event.turns  # those before were counted already
+            return _take_over(replace(loop, llm_calls=loop.llm_calls + turns), flight, now)
         case _:
             return Step(loop)
 

@@ -8,7 +8,7 @@ import pytest
 
 from loopsup.core.events import Close, Opened
 from loopsup.core.limits import HOUR, MINUTE
-from loopsup.core.model import TERMINAL, Moment, Paused, PauseReason, State
+from loopsup.core.model import TERMINAL, Delivery, Moment, Paused, PauseReason, State
 from tests.support.scenario import Scenario
 from tests.support.script import T0, Turn, View, call, omits, policy_of, says
 
@@ -344,6 +344,18 @@ def test_case_109_a_branch_without_the_loop_and_back() -> None:
     assert s.view() == View("paused", "fork", 1), "an active marked state never comes back armed"
     s.run_until("+4h")
     assert s.sent == 1
+
+
+def test_calls_before_a_prompt_that_was_not_handed_over_are_not_counted_again() -> None:
+    """A-08: a reminder waits behind a person's message when the supervisor is killed; what is recounted is old."""
+    s = Scenario.scripted(omits("1m"))
+    s.start()
+    s.user_turn("5m")
+    s.run_until("+2m")
+    assert (s.flight.delivery, s.live.llm_calls) == (Delivery.PENDING, 1)
+    s.crash().open(turns=1)
+    assert s.view() == View("paused", "supervisor_lost", 1, p=1)
+    assert s.live.llm_calls == 1
 
 
 # ---- 10. what reaches a person ----------------------------------------------------------------------

@@ -382,8 +382,10 @@ def _complete_lines(path: Path) -> list[Any]:
 
 
 def _runs(pid: int) -> bool:
+    """Also a process that was killed, as long as one of its threads still is: until then its locks are held."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
 
