@@ -39,9 +39,11 @@ def written_whole() -> None:
     That happens to a long answer into a pipe when the process is stopped and goes on (Ctrl-Z and `fg`). A buffer
     writes on until everything is out; each line goes out as it ends, as it does without one.
     """
-    raw = getattr(sys.stdout, "buffer", None)
-    if isinstance(raw, io.FileIO):
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, line_buffering=True)
+    given = sys.__stdout__
+    if given is not None and given is sys.stdout and isinstance(given.buffer, io.FileIO):
+        whole = open(given.fileno(), "w", encoding=given.encoding, closefd=False)  # noqa: SIM115 (it stays open)
+        whole.reconfigure(line_buffering=True)
+        sys.stdout = whole
 
 
 def refuse() -> int:
