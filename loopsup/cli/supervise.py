@@ -34,9 +34,6 @@ def supervise(
         from loopsup.shell.main import supervise as serve
 
         code = serve(launch, ready.answer, ready.invite, lock_fd)
-        if launch.foreground:  # a `start --foreground` that became this by a reload
-            show_end(launch)
-        return code
     except LoopsupError as error:
         ready.answer(Response(error=error))
         if launch is None or not launch.foreground:
@@ -49,6 +46,12 @@ def supervise(
         return failure.exit if launch is None or not launch.foreground else _told(failure, launch)
     finally:
         ready.close()
+    if launch.foreground:  # a `start --foreground` that became this by a reload
+        try:
+            show_end(launch)
+        except LoopsupError as error:
+            return _told(error, launch)
+    return code
 
 
 def _told(error: LoopsupError, launch: Launch) -> int:

@@ -86,3 +86,16 @@ def test_an_error_of_a_reloaded_foreground_is_told_as_it_was_asked_for(
     else:
         assert told.out == ""
         assert told.err.endswith(f"loopsup: {message}\n")
+
+
+def test_a_reader_that_left_a_reloaded_foreground_is_no_defect(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from loopsup.shell import main
+
+    def gone(_: Launch) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(main, "supervise", lambda *_: 0)
+    monkeypatch.setattr(supervise, "_read_launch", lambda: Launch("work", "reload", None, foreground=True))
+    monkeypatch.setattr(supervise, "show_end", gone)
+    told = run("supervise", "--ready-fd", str(os.open(os.devnull, os.O_WRONLY)))
+    assert (told.code, told.err) == (0, "")
