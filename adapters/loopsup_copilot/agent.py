@@ -167,8 +167,8 @@ class CopilotAgent:
             return
         self._aborting = True
         self._events.emit(ev.ABORT, {"reason": reason.value})
-        self._questions.cancel_dialogs("cancelled")
         await self._call("abort", self._session.abort())
+        self._questions.cancel_dialogs("cancelled")  # not before: the model would be asked with that for an answer
 
     async def answer(self, question_id: str, allow: bool, text: str) -> None:
         await self._questions.answer(question_id, allow, text)
@@ -234,7 +234,7 @@ class CopilotAgent:
         self._offer = self._begun = None
         self._unasked = self._aborting = False
         self._idle.set()
-        self._spawn(self._questions.settle())
+        self._spawn(self._questions.settle("cancelled" if aborted else "withdrawn"))
         self._events.settled(aborted=aborted)
 
     async def _decide(self, arguments: object, agent_id: str | None) -> tuple[bool, str]:

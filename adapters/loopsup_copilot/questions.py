@@ -98,12 +98,12 @@ class Questions:
         if waiting is not None and not waiting.done():
             waiting.set_result(text or (choices[0] if choices else "yes") if allow else text or NOBODY)
 
-    async def settle(self) -> None:
+    async def settle(self, outcome: str) -> None:
         """Copilot has settled: a background agent that still asks is not waited for."""
         for identity in sorted(self._permissions):
-            self._over(identity, "withdrawn")
+            self._over(identity, outcome)
             await self._decide(identity, False, NOBODY)
-        self.cancel_dialogs("withdrawn")
+        self.cancel_dialogs(outcome)
 
     def cancel_dialogs(self, outcome: str) -> None:
         """Copilot does not say that one went away with an abort."""

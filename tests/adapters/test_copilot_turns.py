@@ -246,9 +246,10 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
             await run.agent.abort(AbortReason.WATCHDOG)
             assert await told.until("settled") is True
             assert told.events(ev.ABORT) == [{"reason": "watchdog"}]
-            # A dialog that is closed by the abort may reach the model before the abort does: a paid call, told.
-            asked = len(server.requests) if doing == "in a dialog" else 1
-            assert len(told.events(ev.TURN_START)) == len(told.events(ev.TURN_END)) == asked
+            turns = len(told.events(ev.TURN_START))
+            assert turns == len(told.events(ev.TURN_END))
+            # A dialog that the abort closes may be followed by a call before the abort is: told, and ended as well.
+            assert 1 <= len(server.requests) <= turns <= (2 if doing == "in a dialog" else 1)
             assert len(told.events(ev.TOOL_START)) == len(told.events(ev.TOOL_COMPLETE))
             assert told.all("doing")[-1] is Doing.NOTHING
             if until == "ask":
@@ -256,7 +257,11 @@ def test_an_abort_ends_each_phase(tmp_path: Path, reply: Reply, until: Any, doin
             await run.round(said("and now?"))
             assert told.all("settled") == [True, False]
 
-    drive(tmp_path, [reply, *[Reply("Here I am.")] * 2], scenario)
+    def thinking(body: Body) -> Reply | None:
+        """Whoever is asked with what became of a tool takes its time, as a model does."""
+        return Reply(hang="headers") if body["messages"][-1]["role"] == "tool" else None
+
+    drive(tmp_path, [reply, Reply("Here I am.")], scenario, thinking)
 
 
 def test_task_complete_is_told_and_never_taken_for_a_decision(tmp_path: Path) -> None:
