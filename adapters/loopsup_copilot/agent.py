@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopsup.ports import (
+    HOLD_S,
     AbortReason,
     Accepted,
     AgentEvents,
@@ -58,12 +59,18 @@ class CopilotAgent:
     """See `loopsup.ports.Agent`."""
 
     def __init__(
-        self, launch: Launch, events: AgentEvents, start_s: float = START_S, handover_s: float = HANDOVER_S
+        self,
+        launch: Launch,
+        events: AgentEvents,
+        start_s: float = START_S,
+        handover_s: float = HANDOVER_S,
+        hold_s: float = HOLD_S,
     ) -> None:
         self._launch = launch
         self._events = events
         self._start_s = start_s
         self._handover_s = handover_s
+        self._hold_s = hold_s
         self._diagnostics = Diagnostics(launch.log)
         self._server = Server(launch, self._diagnostics)
         self._watch: asyncio.Task[None] | None = None
@@ -111,7 +118,7 @@ class CopilotAgent:
         options["on_permission_request"] = sdk.leave_pending
         options["on_user_input_request"] = self._on_dialog
         options["on_event"] = self._on_event
-        if before_tools := gate.hooks(self._launch, self._events):
+        if before_tools := gate.hooks(self._launch, self._events, self._hold_s):
             options["hooks"] = before_tools
         self._session, conversation = await opening.open_session(self._server.client, self._launch, options)
         return conversation

@@ -295,7 +295,7 @@ def test_a_held_tool_runs_only_with_a_verdict_in_time() -> None:
     assert answers == [
         None,
         {**denied, "permissionDecisionReason": "a rule"},
-        {**denied, "permissionDecisionReason": gate.LATE},
+        {**denied, "permissionDecisionReason": gate.LATE.format(250)},
     ]
     assert [call.arguments for call in calls] == ["good", "bad", "late"]
 

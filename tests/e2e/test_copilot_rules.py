@@ -7,6 +7,7 @@ import pytest
 from tests.support.copilot_env import shell
 from tests.support.copilot_product import CopilotProduct, product
 from tests.support.model_server import Reply, decision
+from tests.support.patient import patient
 
 pytestmark = [pytest.mark.copilot, pytest.mark.slow]
 
@@ -51,6 +52,7 @@ def test_a_trigger_in_the_arguments_of_a_tool_that_then_never_runs() -> None:
         Reply("Done.", [decision("complete")]),
     ]
     with product(script) as it:
+        patient(it)
         rule(it, "no-rm", "rm -rf", "scope: tool:bash")
         it.begin("--allow-all")
         it.wait(expect=0)

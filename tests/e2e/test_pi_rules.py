@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.model_server import Body, ModelServer, Reply, bash, decision
+from tests.support.model_server import Body, Reply, bash, decision
+from tests.support.patient import patient
 from tests.support.pi_product import PiProduct, product
-from tests.support.product import Json, served
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
-
-
-PATIENT = """
-from loopsup_pi.adapter import PiAdapter
-from loopsup_pi.agent import PiAgent
-
-class PatientPi(PiAdapter):
-    name = "patient-pi"
-
-    def agent(self, launch, events):
-        return PiAgent(launch, events, hold_s=30.0)
-"""
-
-
-class PatientPi(PiProduct):
-    """Its tool calls wait half a minute for their check, not a quarter of a second; what is shown is not the time.
-
-    Without a check in time a call does not run either, but then the response goes on.
-    """
-
-    agent = "patient-pi"
-
-    def __init__(self, root: Path, server: ModelServer, settings: Json) -> None:
-        super().__init__(root, server, settings)
-        place = root / "plugins"
-        meta = place / "patient_pi-1.0.dist-info"
-        meta.mkdir(parents=True)
-        (place / "patient_pi.py").write_text(PATIENT)
-        (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: patient-pi\nVersion: 1.0\n")
-        (meta / "entry_points.txt").write_text("[loopsup.adapters]\npatient-pi = patient_pi:PatientPi\n")
-        known = self.env.get("PYTHONPATH")
-        self.env["PYTHONPATH"] = os.pathsep.join([str(place), known] if known else [str(place)])
-
-
-@contextlib.contextmanager
-def patient(script: list[Reply]) -> Iterator[PatientPi]:
-    with ModelServer(script) as server, served(lambda root: PatientPi(root, server, {}), "lpi-") as pi:
-        yield pi
 
 
 def rule(pi: PiProduct, name: str, trigger: str, *header: str) -> None:
@@ -120,7 +78,8 @@ def test_a_trigger_in_the_arguments_of_a_tool_that_then_never_runs() -> None:
         Reply("Another way.", [bash("touch good")]),
         Reply("Done.", [decision("complete")]),
     ]
-    with patient(script) as pi:
+    with product(script) as pi:
+        patient(pi)
         rule(pi, "no-rm", "rm -rf", "scope: tool:bash")
         pi.begin()
         pi.wait(expect=0)
