@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from loopsup.cli.common import out_json
 from loopsup.errors import EXIT_DONE, LoopsupError, NotFoundError, RefusedError, UsageError
-from loopsup.wire.control import CLOSING, MAX_LINE, Request, Response
+from loopsup.wire.control import BUSY_TIMEOUT_S, CLOSING, MAX_LINE, Request, Response
 from loopsup.wire.slash import parse
 
 if TYPE_CHECKING:
     from loopsup.cli.selection import Session
     from loopsup.ports import Conversation
 
-STATUS_S = 10.0  # a person asked, and can wait; a command gives up sooner, as scripts and timers run it
 LEAVING_MS = 20_000  # it ends in well under a second; a hook that runs to its limit, and an agent, get the rest
 
 
@@ -130,7 +129,7 @@ def _status(session: Session | None) -> dict[str, Any]:
 
     if session is None:
         raise NotFoundError("there is no loop in this conversation; begin one with /loop start")
-    response = acting.ask(session, Request("status"), STATUS_S)
+    response = acting.ask(session, Request("status"), BUSY_TIMEOUT_S)  # a person asked, and can wait
     status = dict((None if response is None else response.status) or offline.status(session.refreshed()))
     return {"done": True, "message": "", "status": status, "text": render.status_text(status)}
 

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import termios
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pexpect
 import pyte
 import pytest
 
 from tests.support.demo_words import ON, decide
-from tests.support.terminals import hang_up
+from tests.support.terminals import fresh_modes, hang_up
 from tests.support.world import LOOPSUP, World
 
 pytestmark = pytest.mark.slow
 
 LEFT = "\x1b[?1049l"  # the screen that was there before is back
-
-
-def fresh_modes() -> list[Any]:
-    """How a new terminal is set, before anybody has touched it."""
-    master, slave = os.openpty()
-    try:
-        return termios.tcgetattr(master)
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 class Top:

@@ -15,7 +15,7 @@ import pexpect
 import pyte
 
 from tests.support.pty_harness import OPTIONS, TUI
-from tests.support.terminals import hang_up
+from tests.support.terminals import fresh_modes, hang_up
 from tests.support.world import LOOPSUP, SLOW, World
 
 Steps = list[dict[str, Any]]
@@ -74,7 +74,7 @@ class Person:
 
     def __init__(self, world: World, rows: int = 30, cols: int = 100) -> None:
         env = {**world.env, "TERM": "xterm-256color"}
-        self.before = _fresh_modes()  # the child may have changed its own before we get to look at them
+        self.before = fresh_modes()  # the child may have changed its own before we get to look at them
         command, *args = [*LOOPSUP, "attach"]
         self.all = b""
         self._world, self._seen = world, 0
@@ -133,16 +133,6 @@ def person(world: World, **how: Any) -> Iterator[Person]:
         yield found
     finally:
         hang_up(found.child)
-
-
-def _fresh_modes() -> Any:
-    """Of a terminal as the system makes one."""
-    master, slave = os.openpty()
-    try:
-        return termios.tcgetattr(master)
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 def lines_of(descriptor: int) -> tuple[int, int]:

@@ -1,14 +1,27 @@
-"""The end of a terminal that a test holds."""
+"""Terminals that a test holds: how a new one is set, and its end."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import termios
 import time
+from typing import Any
 
 import pexpect
 
 PATIENCE_S = 60.0
 POLL_S = 0.02
+
+
+def fresh_modes() -> list[Any]:
+    """How the system makes a terminal. Of its own one a program may have changed them before a test looks."""
+    master, slave = os.openpty()
+    try:
+        return termios.tcgetattr(master)
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def hang_up(child: pexpect.spawn) -> None:

@@ -256,17 +256,8 @@ class World:
         return self.status(session)
 
     def ask(self, verb: str, session: str = "project", /, **args: Any) -> Any:
-        """What a command asks over the socket, without the cost of a process; the status. LoopsupError.
-
-        A supervisor that is there and was too busy for the ping before it is asked again: nothing was sent to it.
-        """
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return client.request(self.socket(session), Request(verb, args)).status
-            except client.UnreachableError as error:
-                if isinstance(error, client.NobodyListensError) or time.monotonic() > give_up:
-                    raise
+        """What a command asks over the socket, without the cost of a process; the status. LoopsupError."""
+        return client.request(self.socket(session), Request(verb, args)).status
 
     def socket(self, session: str = "project") -> Path:
         return Path(load_identity(self.folder(session).resolve()).socket)
